@@ -17,6 +17,7 @@ FOLDERS = ("api", "cluster", "raft", "store")
 DEBUG = os.environ.get("JETRAFT_DEBUG") == "1"
 SANITIZE = os.environ.get("JETRAFT_ASAN") == "1"
 FUZZ = os.environ.get("JETRAFT_FUZZ") == "1"
+USES_OPENSSL = ("_secure.pyx", "_merkle.pyx")  # beside those of tls
 
 
 def extension(path: Path) -> Extension:
@@ -36,7 +37,7 @@ def extension(path: Path) -> Extension:
         [str(path)],
         extra_compile_args=[*compile_args, "-Wno-unreachable-code", "-Wno-unused-function", "-Wno-sign-compare"],
         extra_link_args=[*link_args, "-pthread"],
-        libraries=["ssl", "crypto"] if path.parent.name == "tls" or path.name == "_secure.pyx" else [],
+        libraries=["ssl", "crypto"] if path.parent.name == "tls" or path.name in USES_OPENSSL else [],
     )
 
 

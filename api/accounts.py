@@ -4,7 +4,7 @@ They change at a reload of the configuration, and with the tokens that operators
 its own listen to `changed`.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Self
 
 import attrs
@@ -14,6 +14,11 @@ from jetraft.store.model.signal import Signal
 from jetraft.store.model.tiers import Allowance
 
 
+def _unsigned(_account: str) -> str | None:
+    """No operator has."""
+    return None
+
+
 @attrs.define(eq=False)
 class LiveAccounts:
     """See the module. `limits` is None for an account without JetStream; `operators` may change the cluster itself."""
@@ -21,12 +26,13 @@ class LiveAccounts:
     limits: dict[str, Allowance | None]
     operators: frozenset[str]
     may_change: bool = False
+    token_of: Callable[[str], str | None] = _unsigned  # by which an operator has signed an account
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)
 
     @classmethod
-    def of(cls, accounts: JetStreamAccounts) -> Self:
+    def of(cls, accounts: JetStreamAccounts, token_of: Callable[[str], str | None] | None = None) -> Self:
         """Those of the start."""
-        return cls(dict(accounts.limits), accounts.operators, accounts.may_change)
+        return cls(dict(accounts.limits), accounts.operators, accounts.may_change, token_of or _unsigned)
 
     def set(self, name: str, limits: Allowance | None) -> None:
         """An account is new, or may use something else from now on. Its streams stay."""

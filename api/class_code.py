@@ -1,11 +1,12 @@
 """Keeps the byte code of generated methods between starts, as Python keeps that of modules.
 
 attrs writes `__init__`, `__eq__`, `__hash__` and `__repr__` of a class as source text and compiles it, at each start.
-For the 550 classes of a server with JetStream that is a third of all processor time until it is ready. Here the code
-is looked up by a digest of its text; what is not found is compiled, and saved when the server is ready, beside the
-byte code of this module (so in PYTHONPYCACHEPREFIX where it is set, and nowhere with PYTHONDONTWRITEBYTECODE). A file
-that cannot be written, is cut off or is of another Python costs time only. It is believed as `.pyc` files are: who
-may write there may run code.
+For the 550 classes of a server with JetStream that was a third of all processor time until it was ready. Here the code
+is looked up by what it follows from, the shape of a plain class (`class_plans.py`), and else by a digest of its text.
+What is not found is compiled, and saved when the server is ready, beside the byte code of this module (so in
+PYTHONPYCACHEPREFIX where it is set). As with `.pyc` files, PYTHONDONTWRITEBYTECODE keeps it from being written, not
+from being read. A file that cannot be written, is cut off or is of another Python costs time only. It is believed as
+`.pyc` files are: who may write there may run code.
 
 The text of `__hash__` has a number that differs between processes, a salt by the name of the class; it is not part of
 the digest, as any number will do. An attrs that compiles in another way than this module expects is left as it is.
@@ -16,6 +17,7 @@ import marshal
 import os
 import re
 import sys
+from binascii import crc32
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -23,13 +25,21 @@ from types import CodeType
 from typing import Any, Final
 
 import attr._make
+import attr._next_gen
+
+from jetraft.api.class_plans import build, fields_of, is_known, shape_of
 
 CODES_MAX: Final = 4096  # of all kinds of server that start from here; a server with everything has about 700
 DIGEST_BYTES: Final = 16
-HEAD: Final = importlib.util.MAGIC_NUMBER + b"jetraft classes 1\n"
+LENGTH_BYTES: Final = 8
+HEAD: Final = importlib.util.MAGIC_NUMBER + b"jetraft classes 3\n"
 SALT: Final = re.compile(r"^( +)-?\d+,$", re.MULTILINE)
 
 Codes = dict[bytes, bytes]
+Index = dict[bytes, tuple[int, int, int]]  # where a code begins and ends in the file, and its checksum
+
+make: Any = attr._make
+next_gen: Any = attr._next_gen  # noqa: SLF001
 
 
 class ClassCode:
@@ -37,40 +47,85 @@ class ClassCode:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.known: Codes = read(path) if path is not None else {}
-        self.used: Codes = {}
-        self.compiled = 0
+        self.kept: KeptCode | None = None  # None: not read, or let go
+        self.used: set[bytes] = set()
+        self.added: Codes = {}
+        self.learning = b""  # the key of the class that attrs is building, if it is plain
 
     @classmethod
     def install(cls) -> "ClassCode":
         """Let attrs look code up here from now on."""
-        found = cls(None if sys.dont_write_bytecode else beside(__file__))
-        if hasattr(attr._make, "_compile_and_eval"):
-            attr._make._compile_and_eval = found.evaluate  # noqa: SLF001
+        found = cls(beside(__file__))
+        if hasattr(make, "_compile_and_eval"):
+            make._compile_and_eval = found.evaluate  # noqa: SLF001
+            if is_known():
+                next_gen.attrs = found.build
         return found
+
+    def known(self, key: bytes) -> bytes | None:
+        """The code under a key."""
+        if self.kept is None:
+            self.kept = read(self.path)
+        return self.kept.get(key) or self.added.get(key)
+
+    def build(self, maybe_cls: type, **arguments: Any) -> Any:
+        """The class with the methods of its decorator, from kept code where it is plain."""
+        fields = fields_of(maybe_cls)
+        shape = shape_of(maybe_cls, arguments, fields) if fields is not None else None
+        if fields is None or shape is None:
+            return make.attrs(maybe_cls, **arguments)
+        key = blake2b(shape.text.encode(), digest_size=DIGEST_BYTES).digest()
+        packed = self.known(key)
+        if packed is not None:
+            self.used.add(key)
+            return build(maybe_cls, shape, fields, marshal.loads(packed))  # noqa: S302  as Python does with `.pyc` files
+        self.learning = key
+        try:
+            return make.attrs(maybe_cls, **arguments)
+        finally:
+            self.learning = b""
 
     def evaluate(self, script: str, globs: Any, locs: Any = None, filename: str = "") -> None:
         """Run the code of this text, as attrs does."""
-        key = digest(filename, script)
-        packed = self.known.get(key)
+        key = self.learning or digest(filename, script)
+        packed = self.known(key)
         if packed is None:
             code = compile(script, filename, "exec")
-            packed = marshal.dumps(code)
-            self.compiled += 1
+            self.added[key] = marshal.dumps(code)
         else:
             code = marshal.loads(packed)  # noqa: S302  as Python does with `.pyc` files
         assert isinstance(code, CodeType)
-        self.used[key] = packed
+        self.used.add(key)
         eval(code, globs, locs)  # noqa: S307  attrs' own text
 
     def save(self) -> None:
-        """Write what had to be compiled; it is read by the next start."""
-        if not self.compiled or self.path is None:
-            return
-        self.compiled = 0
-        merged = self.known | self.used
-        self.known = merged if len(merged) <= CODES_MAX else self.used
-        write(self.path, self.known)
+        """Write what had to be compiled, for the next start, and let go of what is known."""
+        if self.added and self.path is not None and not sys.dont_write_bytecode:
+            codes = read(self.path).codes() | self.added
+            if len(codes) > CODES_MAX:
+                codes = {key: code for key, code in codes.items() if key in self.used}
+            write(self.path, codes)
+            self.added = {}
+        self.kept = None
+
+
+class KeptCode:
+    """The codes of a file, which are taken apart when they are asked for."""
+
+    def __init__(self, index: Index, data: bytes) -> None:
+        self.index = index
+        self.data = data
+
+    def get(self, key: bytes) -> bytes | None:
+        """The code under a key, unless it is damaged."""
+        start, end, checksum = self.index.get(key, (0, 0, 0))
+        code = self.data[start:end]
+        return code if code and crc32(code) == checksum else None
+
+    def codes(self) -> Codes:
+        """All of them."""
+        found = {key: self.get(key) for key in self.index}
+        return {key: code for key, code in found.items() if code is not None}
 
 
 def digest(filename: str, script: str) -> bytes:
@@ -83,26 +138,34 @@ def beside(source: str) -> Path:
     return Path(importlib.util.cache_from_source(source)).with_suffix(".classes")
 
 
-def read(path: Path) -> Codes:
-    """The codes of a file; none when it is not there, not whole, or of another Python."""
+def read(path: Path | None) -> KeptCode:
+    """The codes of a file; none when it is not there, its index is not whole, or it is of another Python."""
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if path is not None else b""
     except OSError:
-        return {}
-    start = len(HEAD) + DIGEST_BYTES
-    if not data.startswith(HEAD) or blake2b(data[start:], digest_size=DIGEST_BYTES).digest() != data[len(HEAD) : start]:
-        return {}
-    found: Codes = marshal.loads(memoryview(data)[start:])  # noqa: S302  as Python does with `.pyc` files
-    return found
+        data = b""
+    codes_at = len(HEAD) + DIGEST_BYTES + LENGTH_BYTES
+    start = codes_at + int.from_bytes(data[codes_at - LENGTH_BYTES : codes_at])
+    stated = data[len(HEAD) : len(HEAD) + DIGEST_BYTES]
+    if not data.startswith(HEAD) or blake2b(data[start:], digest_size=DIGEST_BYTES).digest() != stated:
+        return KeptCode({}, b"")
+    return KeptCode(marshal.loads(memoryview(data)[start:]), data)  # noqa: S302  as Python does with `.pyc` files
 
 
 def write(path: Path, codes: Codes) -> None:
     """Replace the file, whole or not at all; servers that start together may all do it."""
-    body = marshal.dumps(codes)
+    index: Index = {}
+    at = len(HEAD) + DIGEST_BYTES + LENGTH_BYTES
+    for key, code in codes.items():
+        index[key] = at, at + len(code), crc32(code)
+        at += len(code)
+    table = marshal.dumps(index)
+    length = sum(map(len, codes.values())).to_bytes(LENGTH_BYTES)
+    parts = [HEAD, blake2b(table, digest_size=DIGEST_BYTES).digest(), length, *codes.values(), table]
     beside_it = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside_it.write_bytes(HEAD + blake2b(body, digest_size=DIGEST_BYTES).digest() + body)
+        beside_it.write_bytes(b"".join(parts))
         beside_it.replace(path)
     except OSError:
         with suppress(OSError):

@@ -8,8 +8,19 @@ GC_START_OBJECTS: Final = 10_000  # at 200,000 the server keeps 5 MB more for go
 
 
 def spare_imports() -> None:
-    """Collect less often during a start, whose objects stay."""
+    """Look at each object of a start once: what the collector does not find dead then is not looked at again.
+
+    Nearly everything that imports make stays. What dies is young: the first form of each class that gets slots.
+    """
+    gc.freeze()
+    gc.callbacks.append(keep_survivors)
     gc.set_threshold(GC_START_OBJECTS, *gc.get_threshold()[1:])
+
+
+def keep_survivors(phase: str, _what: object) -> None:
+    """Exempt what a collection of a start left."""
+    if phase == "stop":
+        gc.freeze()
 
 
 def tune_collector() -> None:
@@ -17,6 +28,8 @@ def tune_collector() -> None:
 
     Modules, classes and tables live as long as the process; a full collection that visits them stops a turn for 12 ms.
     """
+    if keep_survivors in gc.callbacks:
+        gc.callbacks.remove(keep_survivors)
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_YOUNG_OBJECTS, *gc.get_threshold()[1:])

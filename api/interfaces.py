@@ -22,6 +22,7 @@ IFA_ADDRESS, IFA_LOCAL = 1, 2  # linux/if_addr.h; the second is this end of a po
 HEADER: Final = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 ADDRESS: Final = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, interface
 ATTRIBUTE: Final = struct.Struct("=HH")  # rtattr: length, type
+INTERFACE_BITS: Final = 64  # of an IPv6 address: the machine chooses them (RFC 4291, 2.5.1)
 DATAGRAM_BYTES: Final = 64 * 1024
 
 
@@ -41,6 +42,17 @@ def split_host_port(text: str, host: str, port: int) -> tuple[str, int]:
 def client_ip(address: str) -> str:
     """Return the address of a peer; a listener for both versions sees an IPv4 one inside an IPv6 one."""
     return address.removeprefix("::ffff:") if "." in address else address
+
+
+def payer_of(ip: str) -> str:
+    """Whose share of a bound a connection of this address takes: of IPv6 the whole /64, which one machine has."""
+    if ":" not in ip:
+        return ip
+    try:
+        network = int(ipaddress.IPv6Address(ip.partition("%")[0])) >> INTERFACE_BITS << INTERFACE_BITS
+    except ValueError:  # a proxy's word that is none
+        return ip
+    return f"{ipaddress.IPv6Address(network)}/{128 - INTERFACE_BITS}" if network else ip
 
 
 def local_addresses(host: str) -> list[str]:

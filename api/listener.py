@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -69,6 +70,11 @@ class ClientListener:
     clock: Clock
     tls: TlsClients | None = None
 
+    @property
+    def has_login(self) -> bool:
+        """Whether a connection is on its way to a login, or to the end of a handshake, when it is accepted."""
+        return self.tls is not None or self.sessions.auth_required
+
     async def run(self) -> None:
         """Accept until cancelled or closed, then close the socket."""
         try:
@@ -98,7 +104,11 @@ class ClientListener:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     return False
                 raise
-            self._welcome(sock, client_ip(address[0]), address[1])
+            ip = client_ip(address[0])
+            if not self.has_login or self.sessions.arrivals.has_place(ip):
+                self._welcome(sock, ip, address[1])
+            else:
+                self.sessions.arrivals.wait(ip, partial(self._welcome, sock, ip, address[1]), sock.close)
         self.reactor.end_turn()
         return True
 

@@ -307,7 +307,7 @@ class Logins:
         self.sessions.deadlines.expire(session.cid, verdict.expires_unix_ns, verdict.last_words)
 
     def _is_full(self, session: Session, verdict: Verdict) -> bool:
-        """Whether the account has as many connections as it may have. The plane keeps to it; nobody is told first."""
+        """Whether the account has as many connections as it may have. The plane keeps to it, and tells the client."""
         return self._plane is not None and self._plane.is_full(session.cid, verdict.account)
 
     def _silent(self, session: Session) -> ConnectOptions:

@@ -33,9 +33,9 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         self.plane.send_batch(self.account, records)
 
-    def has_interest(self, subject: bytes) -> bool:
-        """True when somebody on any node would receive it."""
-        return self.plane.has_interest(self.account, subject)
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        """True when a subscriber on any node would receive it; with `queue`, a member of that queue group."""
+        return self.plane.has_interest(self.account, subject, queue)
 
     def is_subscribed(self, subject: bytes) -> bool:
         """True when somebody on any node has subscribed to exactly this subject."""

@@ -53,7 +53,11 @@ class ProxiedListener(ClientListener):
     log: LogBudget = attrs.field(kw_only=True)
 
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
-        own = sock.dup()
+        try:
+            own = sock.dup()
+        except OSError:  # it has taken the last descriptor
+            sock.close()
+            return
         cid = self._open(sock, auth_required=self.sessions.auth_required)
         session = Session(cid, ip, port, self.clock.unix_ns(), is_awaited=True)
         is_full = self.sessions.is_full
@@ -65,6 +69,7 @@ class ProxiedListener(ClientListener):
             return
         self.plane.hold(cid)
         self.sessions.by_cid[cid] = session
+        self.sessions.arrivals.enter(cid, ip)
         timer = self.call_at(self.clock.mono_ns() + TIMEOUT_NS, partial(self._expire, cid))
         fd = own.fileno()
 
@@ -108,6 +113,19 @@ class ProxiedListener(ClientListener):
         session.is_awaited = False
         if ip:
             session.ip, session.port = ip, port
+        arrivals, cid = self.sessions.arrivals, session.cid
+        if not self.has_login or arrivals.has_place(session.ip):
+            self._admit(session, taken)
+            return
+        arrivals.leave(cid)  # it waits among those of its own address, and not in the way of others behind the proxy
+        arrivals.wait(
+            session.ip, partial(self._admit, session, taken), partial(self.plane.close, cid, Reason.CLIENT_CLOSED)
+        )
+
+    def _admit(self, session: Session, taken: bytes) -> None:
+        """Read what the client sends, if it is still there."""
+        if session.cid not in self.sessions.by_cid:
+            return
         self.sessions.add(session)
         self.plane.read_on(session.cid)
         if self.tls is not None:

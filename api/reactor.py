@@ -171,6 +171,11 @@ class Reactor:
         self._later.append(callback)
         self.kick_outside()
 
+    def next_turn(self, callback: Callable[[], None]) -> None:
+        """The same, in a turn that is asked for: this one may be past that."""
+        self._later.append(callback)
+        self._kick.set()
+
     def _run_later(self) -> None:
         self.plane.send_much()
         callbacks, self._later = self._later, []

@@ -30,6 +30,7 @@ from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
+from jetraft.api.late_imports import load_the_rest
 from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
@@ -67,8 +68,8 @@ def new_server_id() -> str:
 def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Callable[[], None]) -> int:
     """Run a server in this thread until a signal stops it; returns 0 after a clean stop, 1 when it cannot start.
 
-    `reread` makes the options again for a reload; None: there is no configuration file. `at_ready` is called once, when
-    clients are served.
+    `reread` makes the options again for a reload; None: there is no configuration file. `at_ready` is called when
+    clients are served, and again when the modules that are loaded late are there.
     """
     try:
         say = open_logger(options)
@@ -303,6 +304,8 @@ class Server:
                 tune_collector()
                 say.info("Server is ready")
                 self.at_ready()
+                if self.jetstream is not None:
+                    nursery.start_soon(load_the_rest, self.at_ready)
         if self.jetstream is not None:
             self.jetstream.stop()
 

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import orjson
 
+from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.rules import STANDARD, WEBSOCKET
@@ -148,6 +149,7 @@ class Sessions:
     on_ended: Signal[[Closed]] = attrs.field(factory=Signal, init=False)
     closed: deque[Closed] = attrs.field(init=False)  # the last ones
     ended: Counter[Reason] = attrs.field(factory=Counter, init=False)  # all since the start
+    arrivals: ArrivalPlaces = attrs.field(init=False)  # of all listeners
     deadlines: AuthDeadlines = attrs.field(init=False)
     web_deadlines: AuthDeadlines = attrs.field(init=False)  # a listener for WebSocket may give another time
 
@@ -156,8 +158,11 @@ class Sessions:
         web = self.options.websocket
         web_timeout_ns = web.auth_timeout_ns if web is not None else 0
         self.closed = deque(maxlen=self.options.max_closed_clients)
-        self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
-        self.web_deadlines = AuthDeadlines(web_timeout_ns or self.options.auth_timeout_ns, self.clock)
+        log_budget = LogBudget(log.warning, self.clock)
+        self.arrivals = ArrivalPlaces(self.clock, log_budget, self.options.max_unauthenticated_per_address)
+        over, timeout_ns = self.arrivals.leave, self.options.auth_timeout_ns
+        self.deadlines = AuthDeadlines(timeout_ns, self.clock, over)
+        self.web_deadlines = AuthDeadlines(web_timeout_ns or timeout_ns, self.clock, over)
 
     @property
     def is_full(self) -> bool:
@@ -170,11 +175,17 @@ class Sessions:
         """A connection was accepted. Its time to name itself begins, or does so after its handshake (`is_secure`)."""
         self.by_cid[session.cid] = session
         web, tls = self.options.websocket, self.options.tls
+        is_plain = tls is None or tls.allow_non_tls
         if not self.requires_auth(session):
+            if session.web is None and not is_plain:
+                self.arrivals.enter(session.cid, session.ip)
+            else:
+                self.arrivals.leave(session.cid)
             return
+        self.arrivals.enter(session.cid, session.ip)
         if session.web is not None and web is not None:
             self.web_deadlines.begin(session.cid)
-        elif tls is None or tls.allow_non_tls:
+        elif is_plain:
             self.deadlines.begin(session.cid)
 
     def is_secure(self, session: Session, state: TlsState) -> None:
@@ -182,6 +193,8 @@ class Sessions:
         session.tls = state
         if self.auth_required:
             self.deadlines.begin(session.cid)
+        else:
+            self.arrivals.leave(session.cid)
 
     def remove(self, cid: int) -> Session | None:
         """A connection is closed; None for one that was not added."""

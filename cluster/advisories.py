@@ -1,6 +1,7 @@
 """Advisories: what JetStream tells about itself on `$JS.EVENT.ADVISORY.>`, in nats-server's words.
 
-What concerns an account is told within it.
+What concerns an account is told within it. Who leads and what has no quorum is told in the system account too, with the
+name of the account; what is of the server or the cluster is told only there.
 
 An event costs one look at the interest in its subject, and is made only when there is some. An advisory is published
 once, to the subscribers of that moment, and never waits for anything; a server that ends between an action and its
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.consumers.effects import PinEvent
     from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.clock import Clock
+    from jetraft.store.model.ids import NodeId
     from jetraft.store.stream.dead_letter import DeadLetter
 
 SUBJECT_PREFIX: Final = "$JS.EVENT.ADVISORY."
@@ -31,28 +33,67 @@ ID_CHARS: Final = 22  # as long as nats-server's
 
 
 class NodeAdvisories:
-    """Those of one node, for each account."""
+    """Those of one node, for each account. `system_account` is empty where there is none."""
 
-    def __init__(self, *, outboxes: Outboxes, clock: Clock, rng: Random, domain: str = "") -> None:
+    def __init__(
+        self, *, outboxes: Outboxes, clock: Clock, rng: Random, domain: str = "", system_account: str = ""
+    ) -> None:
         self.domain = domain
+        self._system_account = system_account
         self._outboxes = outboxes
         self._clock = clock
         self._rng = rng
 
     def of(self, account: str) -> Advisories:
         """What tells an account."""
-        outbox = self._outboxes(account)
-        return Advisories(outbox=outbox, clock=self._clock, rng=self._rng, domain=self.domain, account=account)
+        return Advisories(
+            outbox=self._outboxes(account),
+            clock=self._clock,
+            rng=self._rng,
+            domain=self.domain,
+            account=account,
+            system=self._system_outbox if account != self._system_account else None,
+        )
+
+    def domain_leader(self, leader: NodeId, replicas: list[dict[str, Any]], cluster: str) -> None:
+        """A node leads the meta group from now on; of the leader its id is told."""
+        self._tell("DOMAIN.LEADER_ELECTED", "domain_leader_elected", leader=leader, replicas=replicas, cluster=cluster)
+
+    def server_removed(self, server: str, server_id: str, cluster: str) -> None:
+        """This server is no member of the cluster any more."""
+        self._tell("SERVER.REMOVED", "server_removed", server=server, server_id=server_id, cluster=cluster)
+
+    def out_of_storage(self, server: str, server_id: str, cluster: str) -> None:
+        """This server's disk takes no more messages, until there is room again."""
+        self._tell("SERVER.OUT_OF_STORAGE", "server_out_of_space", server=server, server_id=server_id, cluster=cluster)
+
+    def _tell(self, subject: str, kind: str, **fields: object) -> None:
+        outbox, to = self._system_outbox, (SUBJECT_PREFIX + subject).encode()
+        if outbox is not None and outbox.has_interest(to):
+            outbox.send(to, payload=encode(_envelope(kind, self._clock, self._rng) | fields | _of_domain(self.domain)))
+
+    @property
+    def _system_outbox(self) -> Outbox | None:
+        return self._outboxes(self._system_account) if self._system_account else None
 
 
 class Advisories:
     """Tells events of one account on one node."""
 
-    def __init__(
-        self, *, outbox: Outbox, clock: Clock, rng: Random, domain: str = "", account: str = GLOBAL_ACCOUNT
+    def __init__(  # noqa: PLR0913  (who is told, and what each event has)
+        self,
+        *,
+        outbox: Outbox,
+        clock: Clock,
+        rng: Random,
+        domain: str = "",
+        account: str = GLOBAL_ACCOUNT,
+        system: Outbox | None = None,
     ) -> None:
+        """`system` is that of the system account, when this is another one."""
         self._domain = domain
         self._account = account
+        self._system = system
         self._outbox = outbox
         self._clock = clock
         self._rng = rng
@@ -67,7 +108,12 @@ class Advisories:
     def stream_leader(self, stream: str, leader: str, replicas: list[dict[str, Any]]) -> None:
         """A replica leads from now on."""
         fields = {"stream": stream, "leader": leader, "replicas": replicas}
-        self._tell(f"STREAM.LEADER_ELECTED.{stream}", "stream_leader_elected", fields)
+        self._tell(f"STREAM.LEADER_ELECTED.{stream}", "stream_leader_elected", fields, also_system=True)
+
+    def stream_quorum_lost(self, stream: str, replicas: list[dict[str, Any]]) -> None:
+        """The replica that led has lost contact with a majority."""
+        fields = {"stream": stream, "replicas": replicas}
+        self._tell(f"STREAM.QUORUM_LOST.{stream}", "stream_quorum_lost", fields, also_system=True)
 
     def replica_differs(self, stream: str, peer: str, first_seq: int, last_seq: int) -> None:
         """A replica does not hold what a majority holds: ours alone."""
@@ -111,7 +157,12 @@ class Advisories:
     def consumer_leader(self, stream: str, consumer: str, leader: str, replicas: list[dict[str, Any]]) -> None:
         """A replica leads a consumer from now on: the one that leads its stream."""
         fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
-        self._tell(f"CONSUMER.LEADER_ELECTED.{stream}.{consumer}", "consumer_leader_elected", fields)
+        self._tell(f"CONSUMER.LEADER_ELECTED.{stream}.{consumer}", "consumer_leader_elected", fields, also_system=True)
+
+    def consumer_quorum_lost(self, stream: str, consumer: str, replicas: list[dict[str, Any]]) -> None:
+        """The replica that led a consumer has lost contact with a majority: the one that led its stream."""
+        fields = {"stream": stream, "consumer": consumer, "replicas": replicas}
+        self._tell(f"CONSUMER.QUORUM_LOST.{stream}.{consumer}", "consumer_quorum_lost", fields, also_system=True)
 
     def paused(self, stream: str, consumer: str, until_ns: int | None, *, is_paused: bool) -> None:
         """A consumer delivers nothing until then (Unix time), or goes on."""
@@ -188,18 +239,30 @@ class Advisories:
         """Whether anything has subscribed to events of this kind."""
         return self._outbox.has_interest((SUBJECT_PREFIX + subject).encode())
 
-    def _tell(self, subject: str, kind: str, fields: Mapping[str, object]) -> None:
+    def _tell(self, subject: str, kind: str, fields: Mapping[str, object], *, also_system: bool = False) -> None:
         to = (SUBJECT_PREFIX + subject).encode()
-        if not self.is_wanted(subject):
+        system = self._system if also_system else None
+        is_wanted = self._outbox.has_interest(to)
+        is_wanted_by_system = system is not None and system.has_interest(to)
+        if not is_wanted and not is_wanted_by_system:
             return
-        event = {
-            "type": kind if kind.startswith(OURS) else TYPE_PREFIX + kind,
-            "id": "".join(self._rng.choice(ALPHABET) for _ in range(ID_CHARS)),
-            "timestamp": format_time(self._clock.unix_ns()),
-            **fields,
-            **({"domain": self._domain} if self._domain else {}),
-        }
-        self._outbox.send(to, payload=encode(event))
+        head, tail = _envelope(kind, self._clock, self._rng), _of_domain(self._domain)
+        if is_wanted:
+            self._outbox.send(to, payload=encode({**head, **fields, **tail}))
+        if system is not None and is_wanted_by_system:
+            system.send(to, payload=encode({**head, "account": self._account, **fields, **tail}))
 
     def _span(self, began_ns: int) -> dict[str, str]:
         return {"start": format_time(began_ns), "end": format_time(self._clock.unix_ns())}
+
+
+def _envelope(kind: str, clock: Clock, rng: Random) -> dict[str, object]:
+    return {
+        "type": kind if kind.startswith(OURS) else TYPE_PREFIX + kind,
+        "id": "".join(rng.choice(ALPHABET) for _ in range(ID_CHARS)),
+        "timestamp": format_time(clock.unix_ns()),
+    }
+
+
+def _of_domain(domain: str) -> dict[str, object]:
+    return {"domain": domain} if domain else {}

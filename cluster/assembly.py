@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.assembly_layers import (
+    Logs,
     Requests,
     Shared,
     Stored,
@@ -33,8 +34,10 @@ from jetraft.cluster.assembly_layers import (
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.cluster.meta.gossip import ProfileGossip
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
+from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.requests.listing import Listing
 from jetraft.cluster.requests.service import ClusterService
+from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.requests.usage import Usages
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.upkeep.supervisor import Supervisor
@@ -98,6 +101,7 @@ class Parts:
     supervisor: Supervisor
     room: RoomKeeper
     memory: MemoryKeeper | None
+    template_publishes: TemplatePublishes
     sweeper: Sweeper
     catchup: Catchup | None
     handovers: Handovers | None
@@ -115,6 +119,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         stored.profile, view=shared.view, mesh=mesh, held=shared.held_bytes, is_short=shared.is_short
     )
     reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
+    news = _news(ports, shared, logs)
     supervisor = Supervisor(
         setting,
         ports,
@@ -148,8 +153,9 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         reads=requests.reads,
         service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
         supervisor=supervisor,
-        room=_room_keeper(ports, space, supervisor),
+        room=_room_keeper(ports, space, supervisor, news),
         memory=_memory_keeper(ports, directory),
+        template_publishes=_template_publishes(ports, shared, requests),
         sweeper=Sweeper(
             machine,
             is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
@@ -161,9 +167,36 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
     )
 
 
-def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor) -> RoomKeeper:
+def _news(ports: NodePorts, shared: Shared, logs: Logs) -> OperatorNews:
+    news = OperatorNews(
+        machine=shared.machine,
+        meta_group=lambda: logs.meta_replica.group,
+        view=shared.view,
+        advisories=shared.advisories,
+        clock=ports.clock,
+    )
+    logs.leader_duties.on_removed.connect(news.server_removed)
+    return news
+
+
+def _template_publishes(ports: NodePorts, shared: Shared, requests: Requests) -> TemplatePublishes:
+    return TemplatePublishes(
+        machine=shared.machine,
+        outboxes=ports.outboxes,
+        forwarder=requests.forwarder,
+        served=requests.served,
+        frontend=requests.frontend,
+        directory=shared.directory,
+    )
+
+
+def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor, news: OperatorNews) -> RoomKeeper:
+    def give_back() -> None:
+        supervisor.compact_now()
+        news.out_of_storage()
+
     emergency = EmergencyFile.of(ports.disk, ports.node_dir.root)
-    return RoomKeeper(clock=ports.clock, space=space, emergency=emergency, give_back=supervisor.compact_now)
+    return RoomKeeper(clock=ports.clock, space=space, emergency=emergency, on_low=give_back)
 
 
 def _memory_keeper(ports: NodePorts, directory: ReplicaDirectory[StreamReplica]) -> MemoryKeeper | None:
@@ -207,6 +240,7 @@ def _service(
         listing=Listing(node_id=node_id, mesh=mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries),
         backups=requests.backups,
         advisories=shared.advisories,
+        accounts=shared.accounts.limits,
     )
 
 

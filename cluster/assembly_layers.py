@@ -53,7 +53,9 @@ from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
 from jetraft.raft.recovery.repair import Repairs
 from jetraft.store.disk.space import SpaceWatch
+from jetraft.store.log.start import BEGUN_BYTES_MAX
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.feature_level import LOGS_IN_LEDGER
 from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ class Stored:
         return cls(
             record=load_record(file, node_id=setting.node_id, cluster=setting.cluster_name or ""),
             record_file=file,
-            profile=first_profile(node_dir, setting.tags, setting.store_limits),
+            profile=first_profile(
+                node_dir, setting.tags, setting.store_limits, level=setting.feature_level, server_id=setting.server_id
+            ),
         )
 
 
@@ -117,7 +121,7 @@ class Shared:
 def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
     """Make the lowest layer."""
     mesh, clock, node_id = ports.mesh, ports.clock, setting.node_id
-    machine, meta_group = MetaMachine(), MetaGroupRef()
+    machine, meta_group = MetaMachine(setting.feature_level), MetaGroupRef()
     changes = StreamChanges()
     directory: ReplicaDirectory[StreamReplica] = ReplicaDirectory(changes)
     view = ClusterView(
@@ -139,7 +143,13 @@ def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
         space=space,
         accounts=Accounts(setting.accounts, directory.replicas, setting.accounts_may_change),
         clocks=ClockWatch(clock, mesh, nodes=partial(count_nodes, meta_group, mesh, expected=setting.expected)),
-        advisories=NodeAdvisories(outboxes=ports.outboxes, clock=clock, rng=ports.rng, domain=setting.domain),
+        advisories=NodeAdvisories(
+            outboxes=ports.outboxes,
+            clock=clock,
+            rng=ports.rng,
+            domain=setting.domain,
+            system_account=setting.system_account,
+        ),
         held_bytes=partial(held_bytes, directory),
         is_short=lambda: space.is_low(clock.mono_ns()),
     )
@@ -261,6 +271,7 @@ def log_parts(setting: NodeSetting, ports: NodePorts, stored: Stored, shared: Sh
         mesh,
         secrets=ports.secrets,
         available_bytes=shared.space.available_bytes,
+        begun_bytes_max=BEGUN_BYTES_MAX if setting.feature_level >= LOGS_IN_LEDGER else 0,
         on_heard=on_heard.emit,
         has_forgotten=(lambda _key: False) if joining is None else joining.is_waiting,
     )

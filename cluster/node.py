@@ -95,6 +95,7 @@ class ClusterNode:
                 nursery.start_soon(parts.memory.run)
             nursery.start_soon(parts.supervisor.run)
             nursery.start_soon(parts.service.backups.run)
+            nursery.start_soon(parts.template_publishes.run)
             if self._setting.cluster_name is None:
                 await self._until_all_lead()
             nursery.start_soon(parts.sweeper.run)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.store.log.scrub import BYTES_PER_S_MAX, PERIOD_NS
+from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ class NodeSetting:
     server_name: str
     cluster_name: str | None
     domain: str = ""  # of JetStream
+    server_id: str = ""  # as clients see it
+    system_account: str = ""  # empty: there is none
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
     accounts: Mapping[str, Allowance | None] = attrs.field(factory=dict)  # not named, or None: no limits
     accounts_may_change: bool = False  # the mapping does, while the node runs
+    feature_level: int = LEVEL  # the highest that this server takes part in
     tags: tuple[str, ...] = ()
     unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes; without one most of what is free

@@ -80,8 +80,11 @@ class Outbox(Protocol):
         This is how a frame's publish acks leave. A record's origin is 0.
         """
 
-    def has_interest(self, subject: bytes) -> bool:
-        """Say whether a subscriber on any node would receive a message sent to this subject."""
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        """Say whether a subscriber on any node would receive a message sent to this subject.
+
+        With `queue`: whether a member of that queue group would.
+        """
 
     def is_subscribed(self, subject: bytes) -> bool:
         """Say whether there is a subscription on any node whose subject equals this literal one."""

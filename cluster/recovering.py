@@ -31,7 +31,7 @@ from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
 from jetraft.store.log.opening import open_log
-from jetraft.store.log.start import LogOptions
+from jetraft.store.log.start import BEGUN_BYTES_MAX, LogOptions
 from jetraft.store.model.ids import node_id_of
 from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreError
 
@@ -146,7 +146,7 @@ class Recovering:
         identity = Identity(node_id=self._node_dir.node_id, group_id=group_id, incarnation=incarnation)
         path = self._node_dir.group(group_id, incarnation)
         # Its vote no longer matters: no other member is left whom it could contradict.
-        options = LogOptions(secrets=self._secrets, accept_lost_hard_state=True)
+        options = LogOptions(secrets=self._secrets, accept_lost_hard_state=True, begun_bytes_max=BEGUN_BYTES_MAX)
         return open_log(self._node_dir.ledger, path, identity, self._cache, options)
 
     def _keep(self, log: FileLog, verdict: RecoveryVerdict) -> None:

@@ -31,14 +31,14 @@ class RoomKeeper:
     """See the module. One task (`run`); `look` once before the first log is opened."""
 
     def __init__(
-        self, *, clock: Clock, space: SpaceWatch, emergency: EmergencyFile, give_back: Callable[[], None]
+        self, *, clock: Clock, space: SpaceWatch, emergency: EmergencyFile, on_low: Callable[[], None]
     ) -> None:
-        """`give_back` is called when the disk becomes nearly full."""
+        """`on_low` is called when the disk becomes nearly full."""
         self._clock = clock
         self._space = space
         self._emergency = emergency
         self._was_low = False
-        self._give_back = give_back
+        self._on_low = on_low
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -56,7 +56,7 @@ class RoomKeeper:
                 space.free_bytes,
                 space.reserve_bytes,
             )
-            self._give_back()
+            self._on_low()
         elif self._was_low and not is_low:
             log.warning("the disk has room again: %d bytes are free; messages are taken", space.free_bytes)
         self._was_low = is_low

@@ -8,7 +8,6 @@ against both servers (tests/conformance), and the differences that are meant (te
 # ruff: noqa: INP001  (a script, not part of a package)
 
 import difflib
-import inspect
 import json
 import re
 import sys
@@ -22,11 +21,10 @@ import attrs
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jetraft.api.jetstream import unserved  # noqa: E402  (the tests are beside this directory)
-from jetraft.api.jetstream.dispatch import OPERATIONS, find  # noqa: E402
+from jetraft.api.jetstream.dispatch import OF_2020, OPERATIONS, find, handler_of  # noqa: E402  (tests are beside this)
 from jetraft.store.model import errors  # noqa: E402
 from jetraft.store.model.config import ConsumerConfig, StreamConfig  # noqa: E402
-from tests.conformance.known import KNOWN, Known  # noqa: E402
+from tests.conformance.known import KNOWN, SHOWN, Known  # noqa: E402
 from tests.conformance.scenes import SCENES  # noqa: E402
 from tests.conformance.steps import Call, Publish, Until  # noqa: E402
 
@@ -41,7 +39,16 @@ CREATES: Final = {
 ELSEWHERE: Final = {  # what scenes on one server do not ask for
     "SERVER.REMOVE": "tests/cluster/membership/test_members.py",
     "ACCOUNT.PURGE.*": "tests/api/jetstream/test_purged_accounts.py",
+    "ACCOUNT.STREAM.MOVE.*.*": "tests/cluster/membership/test_moves.py",
+    "ACCOUNT.STREAM.CANCEL_MOVE.*.*": "tests/cluster/membership/test_moves.py",
+    "STREAM.PEER.EVACUATE.*": "tests/cluster/membership/test_moves.py",
+    "STREAM.CANCEL_MOVE.*": "tests/cluster/membership/test_moves.py",
+    **dict.fromkeys(
+        (row.pattern.decode() for row in OPERATIONS if row.pattern.startswith(OF_2020)),
+        "tests/api/jetstream/test_templates.py",
+    ),
 }
+REFUSED: Final = ("CONSUMER.PEER.",)  # with an error of the catalogue, whatever is asked
 USED: Final = re.compile(r"\berrors\.([A-Z][A-Z_0-9]+)")
 HEAD: Final = """# Compatibility with nats-server 2.15.1
 
@@ -76,11 +83,16 @@ def subjects() -> Iterator[str]:
         differences.setdefault(pattern, {}).update(dict.fromkeys(reasons))
     for operation in OPERATIONS:
         pattern = operation.pattern.decode()
-        if inspect.getmodule(operation.handler) is unserved:
-            reason = (operation.handler.__doc__ or "").partition(": ")[2].rstrip(".")
-            yield f"| `{pattern}` | refused: {reason} |"
+        handler = handler_of(operation.handler)
+        if pattern.startswith(REFUSED):
+            reason = (handler.__doc__ or "").partition(": refused, ")[2].rstrip(".")
+            yield f"| `{pattern}` | refused {reason} |"
             continue
-        shown = f"same, {_tried(asked, pattern)}"
+        if pattern.startswith("JETRAFT."):
+            yield f"| `{pattern}` | not in nats-server: [extensions](extensions.md) |"
+            continue
+        what = "of 2020, with `legacy_api`" if operation.pattern.startswith(OF_2020) else "same"
+        shown = f"{what}, {_tried(asked, pattern)}"
         reasons = "; ".join(differences.get(pattern, {}))
         yield f"| `{pattern}` | {shown}{'; differs in some: ' + reasons if reasons else ''} |"
 
@@ -116,6 +128,14 @@ def _object(payload: Any) -> dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
+def differences() -> Iterator[str]:
+    """A row for each meant difference that no scene has."""
+    for shown in SHOWN:
+        link = f"[{Path(shown.where).name}]({'../' if not shown.where.startswith('docs/') else ''}"
+        link += f"{shown.where.removeprefix('docs/')})"
+        yield f"| {shown.what} | {shown.ours} | {shown.theirs} | {link} |"
+
+
 def codes() -> Iterator[str]:
     """A row for each error of the catalogue."""
     used = set(_names_used())
@@ -140,6 +160,8 @@ def page() -> str:
         "\n".join(subjects()),
         "\n",
     ]
+    head = "\n## Other differences\n| What | Here | nats-server | Where |\n|---|---|---|---|\n"
+    parts += [head, "\n".join(differences()), "\n"]
     for kind, rows in fields():
         parts += [f"\n## Fields of a {kind}\n| Field | |\n|---|---|\n", "\n".join(rows), "\n"]
     parts += ["\n## Errors\n| Code | HTTP | Text | |\n|---|---|---|---|\n", "\n".join(codes()), "\n"]

@@ -68,7 +68,7 @@ def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":
 def live_accounts(options: Options, registry: "AccountRegistry | None") -> LiveAccounts:
     """The accounts, and what each may use of JetStream."""
     found = options.jetstream_accounts if registry is None else registry.jetstream(options.system_account)
-    return LiveAccounts.of(found)
+    return LiveAccounts.of(found, None if registry is None else registry.token_of)
 
 
 def build_claims_service(

@@ -149,5 +149,5 @@ def encoded(offered: str) -> bytes:
 
 
 def shown_user(offered: Credentials) -> str:
-    """Whom pages show where nobody had to prove anything, as nats-server does."""
+    """Whom pages show where no proof is asked for, as nats-server does."""
     return offered.nkey or offered.user or (REDACTED if offered.token else "")

@@ -19,6 +19,7 @@ from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
 from jetraft.api.auth.verifying import Verifications
+from jetraft.api.interfaces import payer_of
 from jetraft.api.outbox import PlaneOutbox, PlaneOutboxes
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
@@ -162,8 +163,8 @@ class Callouts:
         if len(self._in_flight) >= min(IN_FLIGHT_MAX, ADDRESS_MAX):
             present = self.sessions.by_cid
             self._in_flight = {word: one for word, one in self._in_flight.items() if one.cid in present}
-            by_address = Counter(one.ip for one in self._in_flight.values())
-            return len(self._in_flight) < IN_FLIGHT_MAX and by_address[ip] < ADDRESS_MAX
+            by_address = Counter(payer_of(one.ip) for one in self._in_flight.values())
+            return len(self._in_flight) < IN_FLIGHT_MAX and by_address[payer_of(ip)] < ADDRESS_MAX
         return True
 
     def _server(self, rules: CalloutRules) -> dict[str, Any]:

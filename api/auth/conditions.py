@@ -33,7 +33,7 @@ class Conditions:
     kinds: frozenset[str] | None = None
 
     def admits_kind(self, kind: str) -> bool:
-        """Whether a user may come over a connection of this kind. Unknown kinds of a list admit nobody."""
+        """Whether a user may come over a connection of this kind. Unknown kinds of a list admit no user."""
         return self.kinds is None or kind in self.kinds
 
     def admits_address(self, ip: str) -> bool:

@@ -17,12 +17,17 @@ HEAP_SLACK = 64  # entries of closed connections that are not worth a clean-up
 Close = Callable[[int, int, bytes], None]  # connection, reason, last words
 
 
+def _not_counted(_cid: int) -> None:
+    """What is over is of no interest."""
+
+
 @attrs.define(eq=False)
 class AuthDeadlines:
     """Two queues of deadlines: of unnamed clients, which all get the same time, and of users that expire."""
 
     timeout_ns: int
     clock: Clock
+    on_over: Callable[[int], None] = _not_counted  # a connection has named itself, or is closed
     _unnamed: dict[int, int] = attrs.field(factory=dict)  # connection -> deadline (monotonic), the earliest first
     _expiring: list[tuple[int, int]] = attrs.field(factory=list)  # heap of (deadline in Unix time, connection)
     # of open connections, with their last words; what else is in the heap has gone
@@ -39,10 +44,12 @@ class AuthDeadlines:
     def named(self, cid: int) -> None:
         """It has."""
         self._unnamed.pop(cid, None)
+        self.on_over(cid)
 
     def gone(self, cid: int) -> None:
         """A connection is closed."""
         self._unnamed.pop(cid, None)
+        self.on_over(cid)
         self.expire(cid, None)
 
     def expire(self, cid: int, at_unix_ns: int | None, last_words: bytes = USER_EXPIRED) -> None:

@@ -14,6 +14,8 @@ from typing import Final
 import attrs
 import trio
 
+from jetraft.api.interfaces import payer_of
+
 QUEUE_MAX: Final = 4096  # of all addresses; a check holds a few hundred bytes
 ADDRESS_MAX: Final = 1024  # of one address: a gateway with many clients behind it that all reconnect
 BCRYPT_BYTES: Final = 72  # bcrypt reads no further; nats-server refuses what is longer
@@ -62,6 +64,7 @@ class PasswordChecks:
 
         `is_wanted` is asked when its turn comes: a connection that has gone costs nothing.
         """
+        address = payer_of(address)
         queue = self._queues.get(address)
         if self._waiting >= QUEUE_MAX or (queue is not None and len(queue) >= ADDRESS_MAX):
             self.refused += 1

@@ -1,7 +1,7 @@
 """Tokens of accounts from other servers: the system account asks `$SYS.REQ.ACCOUNT.<key>.CLAIMS.LOOKUP`.
 
 The first answer that has a token counts. An empty one says that a server has none; when all who were asked have said
-so, or nobody was, that is the answer.
+so, or there was none, that is the answer.
 """
 
 import itertools

@@ -22,7 +22,7 @@ class Secret:
 
     @property
     def offered_by_default(self) -> str:
-        """What a connection that names nobody offers as `no_auth_user`: the configured text, as nats-server does."""
+        """What a connection that names no user offers as `no_auth_user`: the configured text, as nats-server does."""
         return self._text
 
     def equals(self, offered: str) -> bool:

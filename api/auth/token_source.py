@@ -11,5 +11,5 @@ class TokenSource(Protocol):
     """Another place with tokens of accounts."""
 
     async def fetch(self, key: str) -> bytes:
-        """The token of an account, which nobody has verified. Raises AccountLookupError, in bounded time."""
+        """The token of an account, which is not verified. Raises AccountLookupError, in bounded time."""
         ...

@@ -37,7 +37,7 @@ class Credentials:
 
     @property
     def named(self) -> str:
-        """Whom the log line of a refusal names, behind a dash; nothing when nobody was named."""
+        """Whom the log line of a refusal names, behind a dash; nothing when none was named."""
         from jetraft.store.model.gosyntax import go_quote  # noqa: PLC0415  only a refusal needs it
 
         for kind, name in (("Nkey", self.nkey), ("User", self.user), ("Token", self.token and REDACTED)):

@@ -28,7 +28,7 @@ class Verifications:
     _work: trio.Event = attrs.field(factory=trio.Event)
 
     def may_now(self, turn: int) -> bool:
-        """Whether one more fits into this turn; it counts then. Nobody passes those that wait."""
+        """Whether one more fits into this turn; it counts then. None passes those that wait."""
         if turn != self._turn:
             self._turn, self._in_turn = turn, 0
         if self._line or self._in_turn >= PER_TURN:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,8 +22,8 @@ try:
     from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
     from jetraft.api.cli.backup_session import BackupError, BackupSession
     from jetraft.api.cli.backup_taking import take
+    from jetraft.api.cli.logging_in import access_of, add_login
     from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
-    from pyspark_jetstream.options import SECRETS, parse_options
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] != "pyspark_jetstream":
         raise
@@ -34,24 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from pyspark_jetstream.options import Access
-
 USAGE_ERROR: Final = 2
-LOGIN: Final = {
-    "servers": "URLS: comma-separated, such as nats://127.0.0.1:4222",
-    "user": "NAME",
-    "password": "of the user",
-    "token": "instead of a user",
-    "credsFile": "FILE: credentials (.creds)",
-    "nkeySeedFile": "FILE: the seed of a user's NKey",
-    "tls": "BOOL: true without tls:// too",
-    "tlsHandshakeFirst": "BOOL: the handshake comes before the server's INFO",
-    "tlsCaFile": "FILE: authorities",
-    "tlsCertFile": "FILE: of this client",
-    "tlsKeyFile": "FILE: of this client",
-    "domain": "NAME: of JetStream",
-    "connectTimeout": "SECONDS",
-}
 BACKUP: Final = """\
 Add a segment to the backups in DIR for each stream of the account, or for those that are named: what came since the
 last backup, and state, configuration and consumers as of now. Prints a line of JSON for each stream."""
@@ -64,7 +46,7 @@ def main(command: str, words: Sequence[str]) -> int:
     """Run `backup` or `restore`; returns the exit status."""
     given = _parser(command).parse_args(words)
     try:
-        access = _access(given)
+        access = access_of(given)
         jobs = _backups(given) if command == "backup" else _restores(given)
         session = BackupSession(access)
     except BadOptionError as error:
@@ -141,24 +123,6 @@ def _time(text: str | None) -> int | None:
     return found
 
 
-def _access(given: argparse.Namespace) -> Access:
-    options = {"streams": "*", "queryName": "backup"}
-    for name in LOGIN:
-        text = getattr(given, name)
-        if text is not None and name in SECRETS:
-            variable, text = text, os.environ.get(text)
-            if not text:
-                raise BadOptionError(f"{_flag(name)}: the environment variable {variable} is not set or empty")
-        if text is not None:
-            options[name] = text
-    return parse_options(options).access
-
-
-def _flag(name: str) -> str:
-    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return f"--{words}-env" if name in SECRETS else f"--{words}"
-
-
 def _parser(command: str) -> argparse.ArgumentParser:
     text = BACKUP if command == "backup" else RESTORE
     parser = argparse.ArgumentParser(prog=f"jetraft {command}", description=text, allow_abbrev=False)
@@ -170,9 +134,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--to-sequence", type=int, metavar="N", help="messages up to this one")
         parser.add_argument("--to-time", metavar="TIME", help="messages up to this time (RFC 3339)")
         parser.add_argument("--as", dest="name", metavar="NAME", help="another name, without subjects and consumers")
-    for name, what in LOGIN.items():
-        value, _, rest = what.rpartition(": ") if ": " in what else ("NAME", "", what)
-        parser.add_argument(_flag(name), dest=name, metavar=value, help=rest, required=name == "servers")
+    add_login(parser)
     return parser
 
 

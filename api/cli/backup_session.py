@@ -25,6 +25,7 @@ ANSWER_S: Final = 10.0
 STALL_S: Final = 30.0  # the longest silence of a server in the middle of an archive
 CHUNK_BYTES: Final = 256 << 10
 UPLOADS_AT_ONCE: Final = 8  # chunks under way
+PULL_WAIT_S: Final = 5
 FROM_SEQ: Final = "Jetraft-From-Seq"  # nats-server passes it over, and sends everything
 COMPLETE: Final = 204
 
@@ -115,6 +116,25 @@ class BackupSession:
         if status.code != COMPLETE:
             raise BackupError(f"stream {stream}: the server ended the archive: {status.code} {status.description}")
 
+    def pull(self, stream: str, consumer: str, count: int) -> list[wire.Frame]:
+        """The next `count` messages of a consumer, as they came; fewer when there are no more for some seconds."""
+        body = {"batch": count, "expires": PULL_WAIT_S * 1_000_000_000}
+        found: list[wire.Frame] = []
+
+        def parts(transport: Transport) -> Generator[memoryview, None, wire.Status]:
+            while len(found) < count:
+                frame = transport.expect(b"MSG")
+                if not frame.reply:  # a status
+                    break
+                found.append(frame)
+            yield memoryview(b"")
+            return wire.Status(code=COMPLETE, description="", headers={})
+
+        subject = f"{self._access.api_prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        for _ in self._connection.answer(subject, json.dumps(body).encode(), parts, stall_s=STALL_S):
+            pass
+        return found
+
     def restore(self, name: str, request: dict[str, Any], archive: Iterable[bytes]) -> dict[str, Any]:
         """Make a stream out of an archive; returns its info."""
         deliver = str(self.api(f"STREAM.RESTORE.{name}", request)["deliver_subject"])
@@ -142,7 +162,7 @@ def _chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _object(subject: str, frame: wire.Frame) -> dict[str, Any]:
-    """The JSON of an answer. Raises BackupError for an error, or when nobody answers."""
+    """The JSON of an answer. Raises BackupError for an error, or when no server answers."""
     status = wire.status_of(frame.header)
     if status is not None:
         raise BackupError(f"{subject}: {status.code} {status.description or 'no responders'}")

@@ -2,7 +2,8 @@
 
 `jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py); `jetraft recover` makes groups
 available again without a majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py),
-`jetraft backup` and `jetraft restore` keep streams in a directory (cli/backup.py).
+`jetraft backup` and `jetraft restore` keep streams in a directory (cli/backup.py), `jetraft chain verify` recomputes
+the head of a chained stream (cli/chain.py).
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
@@ -20,7 +21,7 @@ from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
 USAGE_ERROR = 2
-COMMANDS = ("inspect", "verify", "recover", "export", "backup", "restore")
+COMMANDS = ("inspect", "verify", "recover", "export", "backup", "restore", "chain")
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
@@ -68,13 +69,13 @@ def command(name: str, words: Sequence[str]) -> int:
         from jetraft.api.cli import export  # noqa: PLC0415
 
         return export.main(words)
-    if name in ("backup", "restore"):
+    if name in ("backup", "restore", "chain"):
         try:
-            from jetraft.api.cli import backup  # noqa: PLC0415
+            from jetraft.api.cli import backup, chain  # noqa: PLC0415
         except ImportError as error:
             sys.stderr.write(f"jetraft {name}: {error}\n")
             return 1
-        return backup.main(name, words)
+        return chain.main(words) if name == "chain" else backup.main(name, words)
     from jetraft.api.cli import inspect  # noqa: PLC0415
 
     return inspect.main(name, words)
@@ -85,7 +86,7 @@ def main(  # noqa: PLR0911  (one for each way to end)
 ) -> int:
     """Run the command of the arguments, `sys.argv` by default; returns the exit status.
 
-    `at_ready` is called once, when the server is ready.
+    `at_ready` is called when the server is ready, and again when the modules that it loads late are there.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:

@@ -62,7 +62,7 @@ def apply_all(
 
 
 def refuse(name: str, key: str, _settings: Settings, _value: Any) -> None:
-    """Say that a key of a block is not served, or that nobody knows it."""
+    """Say that a key of a block is not served, or is unknown."""
     within = f" in {name}" if name else ""
     if key.lower() in NOT_SERVED.get(name, ()):
         raise OptionsError(f'"{key}"{within} is not served by jetraft yet')

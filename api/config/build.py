@@ -25,6 +25,7 @@ from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.feature_level import FIRST, LEVEL
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.url import redacted
@@ -99,6 +100,9 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
     engine = settings.get("raft_engine") or "core"
     if engine not in ("core", "pysyncobj"):
         raise OptionsError(f'jetstream raft_engine must be "core" or "pysyncobj", not "{engine}"')
+    level = settings.get("feature_level", LEVEL)
+    if not FIRST <= level <= LEVEL:
+        raise OptionsError(f"jetstream feature_level must be from {FIRST} to {LEVEL}, not {level}")
     return JetStreamOptions(
         store_dir=settings.get("store_dir") or "",
         max_memory_store_bytes=settings.get("max_memory_store") or 0,
@@ -111,6 +115,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         strict=settings.get("jetstream_strict", True),
         streams=settings.get("declared_streams") or (),
         legacy_api=bool(settings.get("legacy_api")),
+        feature_level=level,
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(
@@ -249,8 +254,8 @@ def websocket_of(settings: Settings, rules: AuthRules, trust: TrustOptions | Non
 PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "https_port", "http_base_path",
     "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
-    "max_closed_clients", "max_subscriptions", "max_sub_tokens", "no_fast_producer_stall", "default_js_domain",
-    "proxy_protocol", "write_timeout", "feature_flags",
+    "max_unauthenticated_per_address", "max_closed_clients", "max_subscriptions", "max_sub_tokens",
+    "no_fast_producer_stall", "default_js_domain", "proxy_protocol", "write_timeout", "feature_flags",
     "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",

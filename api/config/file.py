@@ -98,6 +98,14 @@ def extension_hint(_settings: Settings, value: Any) -> None:
         raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
 
 
+def per_address(settings: Settings, value: Any) -> None:
+    """How many connections of an address may be on their way to a login; 0: any number."""
+    count = integer("max_unauthenticated_per_address", value)
+    if count < 0:
+        raise OptionsError(f"max_unauthenticated_per_address: expected 0 or more, got {count}")
+    settings["max_unauthenticated_per_address"] = count
+
+
 def closed_clients(settings: Settings, value: Any) -> None:
     """How many connections that have ended are shown; 0: the default, as in nats-server."""
     count = integer("max_closed_clients", value)
@@ -208,6 +216,7 @@ JETSTREAM: Mapping[str, Apply] = {
     **{key: put(key, integer) for key in queues.KEYS},
     "streams": streams,
     "legacy_api": put("legacy_api", boolean),
+    "feature_level": put("feature_level", integer),
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
@@ -307,6 +316,7 @@ TOP: Mapping[str, Apply] = {
     "proxy_protocol": put("proxy_protocol", boolean),
     "no_fast_producer_stall": put("no_fast_producer_stall", boolean),
     "default_js_domain": put("default_js_domain", js_domains),
+    "max_unauthenticated_per_address": per_address,
     "max_closed_clients": closed_clients,
     "ping_interval": put("ping_interval_ns", duration_ns, "ping_interval"),
     "ping_max": put("ping_max", integer),

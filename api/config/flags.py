@@ -178,6 +178,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} verify DIR            check a store directory for damage",
         f"       {program} recover DIR           continue groups that have permanently lost their majority",
         f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
+        f"       {program} chain verify STREAM   recompute the head of a chained stream from its messages",
         f"       {program} inspect|verify|recover --help",
     ]
     for title, flags in SECTIONS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.arrivals import PER_ADDRESS_MAX
 from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
@@ -18,6 +19,7 @@ from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
@@ -110,6 +112,7 @@ class JetStreamOptions:
     strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
     legacy_api: bool = False  # serves the subjects of the tech preview too
+    feature_level: int = LEVEL  # the highest that this server takes part in
 
 
 @attrs.frozen(kw_only=True)
@@ -171,7 +174,7 @@ class Options:
     http_base_path: str = ""
     https_port: int = 0  # the pages over TLS, with the listener's certificate
     auth: AuthRules = attrs.field(factory=AuthRules)
-    trust: TrustOptions | None = None  # with operators; `auth` names nobody then
+    trust: TrustOptions | None = None  # with operators; `auth` has no users then
     proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
@@ -182,6 +185,7 @@ class Options:
     max_pending_bytes: int = MAX_PENDING_BYTES
     max_unread_bytes: int = 0  # of all connections together, below a memory limit (fitting.py); 0: no bound
     max_connections: int = MAX_CONNECTIONS
+    max_unauthenticated_per_address: int = PER_ADDRESS_MAX  # see api/arrivals.py; 0: no bound
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
     max_sub_tokens: int = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import orjson
 import trio
 
-from jetraft.api.http_gateway.requests import RefusedRequestError
+from jetraft.api.http_gateway.requests import JWT_HINT, RefusedRequestError
 
 if TYPE_CHECKING:
     from jetraft.api.http_gateway.requests import Login
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 64 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024  # of what a server says, INFO above all
 LOGIN_S: Final = 5.0
+CONNECT_BYTES: Final = len(b"CONNECT \r\n")
+UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 INBOX: Final = b"_INBOX.http"
 INBOX_BYTES: Final = 11  # other nodes have clients too
@@ -42,8 +44,8 @@ class GatewayClient:
         self.is_over = False
 
     @classmethod
-    async def connect(cls, stream: trio.SocketStream, login: Login) -> Self:
-        """Log in. Raises RefusedRequestError."""
+    async def connect(cls, stream: trio.SocketStream, login: Login, line_bytes_max: int) -> Self:
+        """Log in, with a line that the server reads. Raises RefusedRequestError."""
         client = cls(stream, b"%b.%b" % (INBOX, secrets.token_hex(INBOX_BYTES).encode()))
         options = {
             "verbose": False,
@@ -54,9 +56,16 @@ class GatewayClient:
             "version": "1",
         }
         hello = orjson.dumps({**options, "name": "http gateway", **dict(login.fields)})
+        if len(hello) + CONNECT_BYTES > line_bytes_max:
+            raise RefusedRequestError(UNAUTHORIZED, f"a login has {line_bytes_max} bytes at most (max_control_line)")
         with trio.move_on_after(LOGIN_S) as scope:
             await client._send(b"CONNECT %b\r\nSUB %b.* 1\r\nPING\r\n" % (hello, client._inbox))
-            await client._until_pong()
+            try:
+                await client._until_pong()
+            except RefusedRequestError as refused:
+                if login.has_jwt and refused.status == UNAUTHORIZED:
+                    raise RefusedRequestError(UNAUTHORIZED, refused.reason + JWT_HINT) from refused
+                raise
         if scope.cancelled_caught:
             raise RefusedRequestError(503, "the login takes too long")
         return client
@@ -150,7 +159,7 @@ def _status_of(reason: str) -> int:
     if "maximum payload" in lowered:
         return 413
     if "authorization" in lowered or "authentication" in lowered:
-        return 401
+        return UNAUTHORIZED
     if "maximum" in lowered:
         return 503
     return 400

@@ -9,7 +9,7 @@ from jetraft.api.tls.options import TlsOptions
 class HttpGatewayOptions:
     """`http_gateway { ... }`."""
 
-    host: str = "127.0.0.1"  # of a listener without a host: who wants others to reach it says so
+    host: str = "127.0.0.1"  # of a listener without a host: name one to serve other machines
     port: int = 0
     tls: TlsOptions | None = None
 

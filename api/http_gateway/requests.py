@@ -29,6 +29,8 @@ NATS: Final = b"nats-"
 OTHERS: Final = b"x-header-"
 SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,18}")
 SUBJECT_BYTES_MAX: Final = 1024
+JWT: Final = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]+", re.ASCII)  # the first part is an object
+JWT_HINT: Final = "; over HTTP a JWT is that of a user with bearer_token, and is in force"  # a request signs no nonce
 OLD_REFUSAL: Final = b"-ERR "  # of a stream that answers as in 2020 (metadata `jetraft.legacy_ack`)
 NO_RESPONDERS: Final = b"NATS/1.0 503"
 DELETE: Final = 0x7F
@@ -71,14 +73,23 @@ class Login:
 
     fields: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
 
+    @property
+    def has_jwt(self) -> bool:
+        """Whether it is the token of a user."""
+        return any(name == "jwt" for name, _ in self.fields)
 
-def login_of(authorization: str) -> Login:
-    """The login of an Authorization header: `Basic`, or `Bearer` with a token. Raises RefusedRequestError."""
+
+def login_of(authorization: str, *, has_operators: bool = False) -> Login:
+    """The login of an Authorization header: `Basic`, or `Bearer` with a token. Raises RefusedRequestError.
+
+    Where operators sign accounts, a token that is a JWT is a user's: one with `bearer_token`, which needs no signature.
+    """
     if not authorization:
         return Login()
     kind, _, value = authorization.partition(" ")
     if kind.lower() == "bearer" and value.strip():
-        return Login(fields=(("auth_token", value.strip()),))
+        is_jwt = has_operators and JWT.fullmatch(value.strip()) is not None
+        return Login(fields=(("jwt" if is_jwt else "auth_token", value.strip()),))
     if kind.lower() == "basic":
         try:
             user, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")

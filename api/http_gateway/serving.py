@@ -14,6 +14,7 @@ import attrs
 import h11
 import trio
 
+from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.client import GatewayClient
 from jetraft.api.http_gateway.requests import Login, RefusedRequestError, Reply, asked_by, login_of, problem, reply_of
 from jetraft.api.listener import ClientListener
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from jetraft.api.http_gateway.requests import AskedMessage
 
-CONNECTIONS_MAX: Final = 256
 HEADER_BYTES_MAX: Final = 16 * 1024
 READ_BYTES: Final = 64 * 1024
 BODY_BYTES_MAX: Final = 64 << 20  # of all requests at a time, beside one of the largest messages
@@ -51,8 +51,13 @@ class GatewayListener(ClientListener):
 
     secure: ssl.SSLContext | None = attrs.field(default=None, kw_only=True)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
-    _open_now: int = attrs.field(default=0, init=False)
+    share: AddressShare = attrs.field(factory=AddressShare, init=False)
     _body_bytes: int = attrs.field(default=0, init=False)
+
+    @property
+    def has_login(self) -> bool:
+        """Requests have; what a connection may cost is bounded here."""
+        return False
 
     async def run(self) -> None:
         """Accept and serve until cancelled."""
@@ -61,10 +66,9 @@ class GatewayListener(ClientListener):
 
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
         assert self._nursery is not None
-        if self._open_now >= CONNECTIONS_MAX:
+        if not self.share.take(ip):
             sock.close()
             return
-        self._open_now += 1
         self._nursery.start_soon(self._serve, sock, ip, port)
 
     async def _serve(self, sock: socket.socket, ip: str, port: int) -> None:
@@ -82,7 +86,7 @@ class GatewayListener(ClientListener):
         except Exception:  # noqa: BLE001  a bug in one connection must not stop the server
             _log.exception("http gateway: a connection of %s failed", ip)
         finally:
-            self._open_now -= 1
+            self.share.give_back(ip)
             with trio.CancelScope(shield=True):
                 if peer.client is not None:
                     await peer.client.close()
@@ -98,7 +102,7 @@ class GatewayListener(ClientListener):
                     return False
                 try:
                     asking = _asked_by(request)
-                    client = await self._client_for(peer, request)  # whoever may not log in has no memory here
+                    client = await self._client_for(peer, request)  # before its body is kept
                     refused = None
                 except RefusedRequestError as error:
                     refused = error
@@ -160,14 +164,14 @@ class GatewayListener(ClientListener):
     async def _client_for(self, peer: HttpClient, request: h11.Request) -> GatewayClient:
         """The client of this connection, logged in as the request says. Raises RefusedRequestError."""
         said = b"".join(value for name, value in request.headers if name == b"authorization")
-        login = login_of(said.decode("latin-1"))
+        login = login_of(said.decode("latin-1"), has_operators=self.sessions.options.trust is not None)
         if peer.client is not None and (peer.client.is_over or peer.login != login):
             await peer.client.close()
             peer.client = None
         if peer.client is None:
             opened = self._connect_inside(peer)
             try:
-                peer.client = await GatewayClient.connect(opened, login)
+                peer.client = await GatewayClient.connect(opened, login, self.sessions.options.max_control_line_bytes)
             except RefusedRequestError:
                 await trio.aclose_forcefully(opened)
                 raise

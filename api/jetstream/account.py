@@ -19,7 +19,7 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:
     """ACCOUNT.PURGE.*: deletes the streams of an account, which may be one that is not known any more.
 
-    The system account may ask so, and nobody else is answered (gateway.py). A body is passed over.
+    The system account may ask so, and no other account is answered (gateway.py). A body is passed over.
     """
     name = call.names[0]
     async for stream in service.delete_streams_of(name):

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -20,16 +21,18 @@ from jetraft.api.timers import TrioTimers
 from jetraft.cluster.meta.bootstrap import expected_nodes
 from jetraft.cluster.meta.founding import BadRecordError
 from jetraft.raft.engine.port import EngineUnavailableError
-from jetraft.raft.mesh.peers import Mesh
 from jetraft.store.model.steady import SteadyClock
 from jetraft.store.port import StoreCorrupt, StoreError, StoreMisplaced
+
+if TYPE_CHECKING:
+    from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
 
 
 @attrs.frozen(kw_only=True)
 class NodePlace:
     """The parts of the server that JetStream stands on."""
 
-    mesh: Mesh | None
+    mesh: "Mesh | None"
     reactor: Reactor
     timers: TrioTimers
     clock: SystemClock
@@ -48,6 +51,8 @@ def open_jetstream(
         named=bool(options.server_name),
         cluster_name=identity.cluster_name or None,
         domain=block.domain,
+        server_id=identity.server_id,
+        system_account=options.system_account,
         expected_nodes=expected_nodes(len(set(options.cluster.routes)) if options.cluster else 0),
         cache_bytes_max=block.cache_bytes_max,
         raft_engine=block.raft_engine,
@@ -60,6 +65,7 @@ def open_jetstream(
         strict=block.strict,
         streams=block.streams,
         legacy_api=block.legacy_api,
+        feature_level=block.feature_level,
         accounts=accounts,
     )
     try:

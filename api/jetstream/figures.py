@@ -66,6 +66,7 @@ def _totals(
         "streams": len(replicas),
         "streams_led": sum(replica.is_leader for replica in replicas),
         "consumers": sum(replica.consumer_count for replica in replicas),
+        "feature_level": jsz.node.machine.table.feature_level,
         "groups": raft.groups,
         "groups_led": raft.groups_led,
         "groups_failed": raft.groups_failed,

@@ -21,7 +21,7 @@ from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import JetStreamAccounts
 from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
-from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
+from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handler_of
 from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
@@ -47,6 +47,7 @@ WORKERS_MAX: Final = 16  # that read, and as many that change: what one pass of 
 PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost nothing but memory
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
+OF_ACCOUNT: Final = b"ACCOUNT.STREAM."  # of these, which an account may ask for its own streams
 IDENTITY: Final = b"Nats-Stream-Identity"
 SOURCING: Final = b'"sourcing"'  # in the configuration of a consumer through which a server reads
 READERS_ASK: Final = (ResponseType.CONSUMER_CREATE, ResponseType.CONSUMER_RESET)  # who reads a stream, which one it is
@@ -94,6 +95,7 @@ class ApiGateway:
         self._outboxes = {account: outboxes(account) for account in self._accounts.limits}
         self._sinks: dict[str, list[int]] = {}  # by account
         self._kick = kick
+        self.has_legacy_api = False  # whether requests of 2020 alone are answered
         self._nursery: trio.Nursery | None = None
         self._lines = Lines(limits)
         self._workers = {True: 0, False: 0}  # running now: for reads (True), for changes (False)
@@ -125,7 +127,7 @@ class ApiGateway:
                 self._listen(account)
 
     def shut(self) -> None:
-        """Take no more: clients are told that nobody answers."""
+        """Take no more: clients are told that there are no responders."""
         self._is_open = False
         for account in list(self._sinks):
             self._end(account)
@@ -156,8 +158,10 @@ class ApiGateway:
             found = find(captured.subject)
             if found is None:
                 continue  # see dispatch: an unknown API is not answered
+            if not self.has_legacy_api and found.operation.pattern.startswith(OF_2020):
+                continue
             is_of_cluster = found.operation.pattern.startswith(OF_CLUSTER)
-            if is_of_cluster and account not in self._accounts.operators:
+            if is_of_cluster and account not in self._accounts.operators and not _is_own(found, account):
                 continue
             if self._accounts.limits.get(account) is None and not is_of_cluster:
                 self._refuse(found, captured, errors.NOT_ENABLED_FOR_ACCOUNT.with_values())
@@ -369,7 +373,7 @@ class JetStreamGateway(ApiGateway):
         )
         try:
             call.check_level(request.hdr)
-            body = await operation.handler(self._cluster, call)
+            body = await handler_of(operation.handler)(self._cluster, call)
             return b"" if body is None else answer(operation.kind, body)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
@@ -394,3 +398,7 @@ class _Slot:
 
 
 ERROR_WITHIN_BYTES: Final = 100  # an error follows the type, whose names are shorter than this
+
+
+def _is_own(found: Found, account: str) -> bool:
+    return found.operation.pattern.startswith(OF_ACCOUNT) and found.names[0] == account

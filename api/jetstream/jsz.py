@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import JszQuestion, PageError, RaftzQuestion
+from jetraft.cluster.peer_views import silence_ns
 from jetraft.cluster.requests.usage import ApiCounts
-from jetraft.cluster.streams.group_views import silence_ns
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time

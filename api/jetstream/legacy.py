@@ -77,8 +77,8 @@ def asked_of(tokens: list[str], body: bytes) -> OldRequest | None:
     """What a request is today; None for one that never was. `tokens` follow `$JS`. Raises BadLegacyRequestError."""
     names: tuple[str, ...] = ()
     pattern = tuple(tokens)
-    if tokens[0] == "STREAM" and tokens[1:] != ["LIST"]:
-        names, pattern = (tokens[1],), ("STREAM", "*", *tokens[2:])
+    if tokens[0] in ("STREAM", "TEMPLATE") and len(tokens) > 1 and tokens[1:] != ["LIST"]:
+        names, pattern = (tokens[1],), (tokens[0], "*", *tokens[2:])
     if len(tokens) == CONSUMER_TOKENS and tokens[2] == "CONSUMER":
         names, pattern = (*names, tokens[3]), (*pattern[:3], "*", tokens[4])
     rule = _RULES.get(pattern)
@@ -127,6 +127,11 @@ def _stream_body(body: bytes) -> bytes:
     metadata = config.get("metadata")
     config["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), LEGACY_ACK: "true"}
     return _dumped(config)
+
+
+def _template_body(body: bytes) -> bytes:
+    template = _object(body)
+    return _dumped({**template, "config": orjson.loads(_stream_body(_dumped(template.get("config") or {})))})
 
 
 def _consumer_body(body: bytes) -> bytes:
@@ -212,6 +217,10 @@ _RULES: Final[Mapping[tuple[str, ...], _Rule]] = {
     ("ENABLED",): _Rule(today="INFO"),
     ("INFO",): _Rule(today="INFO", show=_without_type),
     ("STREAM", "LIST"): _Rule(today="STREAM.NAMES", listed="streams"),
+    ("TEMPLATES", "LIST"): _Rule(today="STREAM.TEMPLATE.NAMES", listed="streams"),
+    ("TEMPLATE", "*", "CREATE"): _Rule(today="STREAM.TEMPLATE.CREATE", read=_template_body),
+    ("TEMPLATE", "*", "INFO"): _Rule(today="STREAM.TEMPLATE.INFO", show=_without_type),
+    ("TEMPLATE", "*", "DELETE"): _Rule(today="STREAM.TEMPLATE.DELETE"),
     ("STREAM", "*", "CREATE"): _Rule(today="STREAM.CREATE", read=_stream_body),
     ("STREAM", "*", "UPDATE"): _Rule(today="STREAM.UPDATE", read=_stream_body),
     ("STREAM", "*", "INFO"): _Rule(today="STREAM.INFO", show=_stream_info),

@@ -45,6 +45,9 @@ INFOS: Final = frozenset(
         _R.CONSUMER_NAMES,
         _R.CONSUMER_LIST,
         _R.CONSUMER_INFO,
+        _R.CHAIN_HEAD,
+        _R.CHAIN_PROOF,
+        _R.CHAIN_CONSISTENCY,
     }
 )  # which have a bound of their own
 READS: Final = INFOS | {_R.STREAM_MSG_GET}

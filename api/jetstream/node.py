@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import trio
@@ -37,7 +37,6 @@ from jetraft.raft.engine.port import EngineFactory
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Links, Manager
-from jetraft.raft.mesh.peers import Mesh
 from jetraft.raft.transfer_candidates import hand_over
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer
@@ -46,8 +45,12 @@ from jetraft.store.frames.cipher import CipherKind
 from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
+
+if TYPE_CHECKING:
+    from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
 
 STOP_S = 2.0  # how long `stop` waits for the disk
 FLOOR_S = 0.2  # the loss of a page written within this time before a crash looks like a torn tail
@@ -64,6 +67,8 @@ class JetStreamSetting:
     named: bool
     cluster_name: str | None
     domain: str = ""
+    server_id: str = ""
+    system_account: str = ""  # empty: there is none
     expected_nodes: int
     cache_bytes_max: int
     scrub: ScrubOptions
@@ -76,6 +81,7 @@ class JetStreamSetting:
     secrets: Secrets | None = None  # of a store that is encrypted
     streams: tuple[DeclaredStream, ...] = ()  # of the configuration file
     legacy_api: bool = False
+    feature_level: int = LEVEL
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
@@ -125,9 +131,12 @@ class OpenedStore:
             server_name=setting.server_name,
             cluster_name=setting.cluster_name,
             domain=setting.domain,
+            server_id=setting.server_id,
+            system_account=setting.system_account,
             expected=setting.expected_nodes,
             tags=setting.tags,
             unique_tag=setting.unique_tag,
+            feature_level=setting.feature_level,
             store_limits=setting.store_limits,
             limits=setting.limits,
             scrub_period_ns=setting.scrub.period_ns,
@@ -155,7 +164,7 @@ class JetStreamNode:
         setting: JetStreamSetting,
         *,
         opened: OpenedStore,
-        mesh: Mesh | None,
+        mesh: "Mesh | None",
         reactor: Reactor,
         timers: TrioTimers,
         clock: SteadyClock,
@@ -207,13 +216,14 @@ class JetStreamNode:
             limits=setting.limits.queues,
             strict=setting.strict,
         )
+        self.gateway.has_legacy_api = setting.legacy_api
 
     @classmethod
     def open(  # noqa: PLR0913  (the ports)
         cls,
         setting: JetStreamSetting,
         *,
-        mesh: Mesh | None,
+        mesh: "Mesh | None",
         reactor: Reactor,
         timers: TrioTimers,
         clock: SteadyClock,
@@ -272,7 +282,7 @@ class JetStreamNode:
             if self._setting.legacy_api:
                 from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
 
-                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes).run)
+                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes, self._reactor.plane).run)
             task_status.started()
 
     def stop(self) -> None:

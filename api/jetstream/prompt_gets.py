@@ -3,7 +3,7 @@
 A get waits for nothing but a round of contact (rule 21), which begins in the turn in which the get came and ends in the
 turn in which a member answers; alone on its server, a stream needs no turn but the first. The gets of a turn share a
 round. One that enters at a follower goes to the leader with the follower's word that it still follows it: of three
-replicas these two are a majority, and nobody else is asked.
+replicas these two are a majority, and no other node is asked.
 
 What is not that simple goes the way of all requests (`gateway`): when changes of the stream wait, or too many gets, or
 no leader is known, and when what was begun here finds that the leader has been deposed.

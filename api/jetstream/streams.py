@@ -11,6 +11,7 @@ from jetraft.api.jetstream.views import created_stream, inspected_stream, listed
 from jetraft.cluster.backup.restoration import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfigRequest
+from jetraft.store.model.extensions import TEMPLATE
 from jetraft.store.model.requests import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -36,7 +37,7 @@ async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.CREATE.*: a repeated request with the same config gets the same answer."""
     request = call.decode(StreamConfigRequest)
     check_stream_create_request(call.stream, request.config)
-    _refuse_mark(request.config)
+    _refuse_mark(request.config, is_new=True)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
     if fresh:
         _tell(service, call, call.stream, "create")
@@ -49,7 +50,7 @@ async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = call.decode(StreamConfigRequest)
     service.check_config(request.config, pedantic=request.pedantic)
     check_stream_update_request(call.stream, request.config)
-    _refuse_mark(request.config)
+    _refuse_mark(request.config, is_new=False)
     updated = await service.update_stream(call.account, request.config, pedantic=request.pedantic)
     _tell(service, call, call.stream, "modify")
     return single_stream(service, updated)
@@ -122,7 +123,9 @@ def _tell(service: ClusterService, call: Call, stream: str, action: str) -> None
     service.advisories.of(call.account).stream_action(stream, action)
 
 
-def _refuse_mark(config: StreamConfig) -> None:
-    """Raise ApiError 10052 when a client sets the metadata key that marks a running restore."""
+def _refuse_mark(config: StreamConfig, *, is_new: bool) -> None:
+    """Raise ApiError 10052 when a client sets the key that marks a running restore, or names a stream's template."""
     if is_marked(config):
         raise errors.STREAM_INVALID_CONFIG.with_values(err="metadata key is reserved")
+    if is_new and TEMPLATE in (config.metadata or {}):
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{TEMPLATE} is set by the server")

@@ -2,7 +2,7 @@
 
 It captures requests as the others do and asks a node with JetStream, which answers or names the owner. Publishes, pulls
 and acknowledgements need nothing: the sinks of the streams' leaders are interest on the other nodes. While no node with
-JetStream is linked, clients are told that nobody answers, as on a server that stands alone.
+JetStream is linked, clients are told that there are no responders, as on a server that stands alone.
 """
 
 from collections import defaultdict

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import trio
 
+from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.config.options import Options
 from jetraft.api.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
 from jetraft.api.leafnodes.entry import LeafEntry
@@ -43,6 +44,7 @@ class LeafParts:
     server_options: Options
     leafnodes: Leafnodes
     say: Logger
+    arrivals: ArrivalPlaces
     sock: socket.socket | None = None
     port: int = 0
     remotes: Remotes | None = None  # while it runs
@@ -77,9 +79,10 @@ class LeafParts:
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,
             ),
+            logins.sessions.arrivals.leave,
         )
         logins.on_account_changed.connect(leafnodes.account_changed)
-        parts = cls(leaf, options, leafnodes, say)
+        parts = cls(leaf, options, leafnodes, say, logins.sessions.arrivals)
         if leaf.listens:
             parts.sock = listen(leaf.host, leaf.port)
             parts.port = int(parts.sock.getsockname()[1])
@@ -130,7 +133,7 @@ class LeafParts:
             nursery.start_soon(self.leafnodes.run)
             if self.sock is not None:
                 self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
-                nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor).run)
+                nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor, self.arrivals).run)
             secure = cast("SecurePlane", plane)
             pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
             hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)

@@ -7,6 +7,7 @@ The plane parses what comes and calls `on_text` with the lines that are not inte
 """
 
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,6 +73,7 @@ class Leafnodes:
     checks: PasswordChecks
     verifications: Verifications
     names: DomainNames
+    on_over: Callable[[int], None]  # a connection is admitted or closed
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
     tls: TlsClients | None = None  # handshakes of the listener
     links: dict[int, LeafLink] = attrs.field(factory=dict)
@@ -85,7 +87,7 @@ class Leafnodes:
     _mesh: Any = None
 
     def __attrs_post_init__(self) -> None:
-        self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
+        self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock, self.on_over)
         self.log = LogBudget(self.say.error, self.clock)
         self.hubs = HubSide(self.identity, self, self.admit)
         self.accepted = AcceptedSide(self.identity, self, lambda: self.listener, lambda: self.options.compression)
@@ -115,17 +117,16 @@ class Leafnodes:
 
     # -- beginnings
 
-    def accept(self, sock: socket.socket, ip: str, port: int) -> None:
-        """A server has connected as a leaf node."""
+    def accept(self, sock: socket.socket, ip: str, port: int) -> int:
+        """A server has connected as a leaf node; returns the id of the connection."""
         cid = self.plane.open_leaf(sock.detach(), solicited=False)
         link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=self.clock.unix_ns(), nonce=new_nonce())
-        if not self._has_room(link):
-            return
-        if self.tls is not None:
+        if self._has_room(link) and self.tls is not None:
             self.tls.welcome(link, is_full=False)
-            return
-        self.began(link)
-        self.plane.write(cid, self.accepted.greeting(link))
+        elif cid in self.links:
+            self.began(link)
+            self.plane.write(cid, self.accepted.greeting(link))
+        return cid
 
     def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None, *, deflates: bool) -> None:
         """A server has connected as a leaf node at the listener for WebSocket, whose handshakes are behind it."""

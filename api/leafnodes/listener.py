@@ -3,10 +3,12 @@
 import errno
 import socket
 from contextlib import suppress
+from functools import partial
 
 import attrs
 import trio
 
+from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.interfaces import client_ip
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.reactor import Reactor
@@ -21,6 +23,7 @@ class LeafListener:
     sock: socket.socket
     leafnodes: Leafnodes
     reactor: Reactor
+    arrivals: ArrivalPlaces
 
     async def run(self) -> None:
         """Accept until cancelled, then close the socket."""
@@ -40,8 +43,17 @@ class LeafListener:
     def _accept(self) -> None:
         sock, address = self.sock.accept()
         prepare(sock)
-        self.leafnodes.accept(sock, client_ip(address[0]), address[1])
+        ip = client_ip(address[0])
+        if self.arrivals.has_place(ip):
+            self._welcome(sock, ip, address[1])
+        else:
+            self.arrivals.wait(ip, partial(self._welcome, sock, ip, address[1]), sock.close)
         self.reactor.end_turn()
+
+    def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
+        cid = self.leafnodes.accept(sock, ip, port)
+        if cid in self.leafnodes.links:
+            self.arrivals.enter(cid, ip)
 
 
 def prepare(sock: socket.socket) -> None:

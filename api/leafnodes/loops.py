@@ -15,7 +15,7 @@ class LoopSubjects:
     _known: dict[str, bytes] = attrs.field(factory=dict)
 
     def subject(self, account: str) -> bytes:
-        """That of an account, which nobody else can guess."""
+        """That of an account, which no other server can guess."""
         known = self._known.get(account)
         if known is None:
             known = self._known[account] = b"$LDS." + secrets.token_urlsafe(ID_BYTES).replace("-", "0").encode()

@@ -8,9 +8,11 @@ import attrs
 from jetraft.api.exchange.values import Sharing
 from jetraft.api.monitor.questions import AccountzQuestion, PageError, StatzQuestion
 from jetraft.api.monitor.shared import shared_fields
+from jetraft.api.monitor.signed import claims_in, is_over, signed_fields
 from jetraft.api.monitor.subsz import sublist_stats
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
+from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_time
 
 
@@ -24,6 +26,8 @@ class AccountPages:
     with_jetstream: Callable[[], Collection[str]]
     loaded_unix_ns: int
     sharing: Callable[[], Mapping[str, Sharing]]
+    token_of: Callable[[str], str | None]  # of an account that an operator has signed
+    clock: Clock
     leafnodes: LeafStatus | None = None
 
     def accountz(self, question: AccountzQuestion) -> dict[str, Any]:
@@ -38,18 +42,20 @@ class AccountPages:
         if account not in self.known_accounts():
             raise PageError(f"Account {account} does not exist")
         figures = self.plane.account(account).statistics()
+        token, now_s = self.token_of(account), self.clock.unix_ns() // NS_PER_S
+        claims = claims_in(token) if token is not None else {}
         return {
             "account_name": account,
             "update_time": format_time(self.loaded_unix_ns),
             **({"is_system": True} if account == self.system else {}),
-            "expired": False,
+            "expired": is_over(claims, now_s),
             "complete": True,
             "jetstream_enabled": account in self.with_jetstream(),
             "leafnode_connections": self._leafs(account),
             "client_connections": figures["connections"] - self._leafs(account),
             "subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
             **shared_fields(account, self.sharing()),
-            "name_tag": account,
+            **(signed_fields(token, claims, now_s) if token is not None else {"name_tag": account}),
             "sublist_stats": sublist_stats(self.plane, account),
         }
 

@@ -58,6 +58,8 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
             with_jetstream=accounts.with_jetstream if jetstream else list,
             loaded_unix_ns=started_unix_ns,
             sharing=lambda: shared.sharing,
+            token_of=accounts.token_of,
+            clock=clock,
             leafnodes=leafnodes,
         ),
         varz=Varz(

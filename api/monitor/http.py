@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server for monitoring pages, on h11 and trio.
 
 It serves GET and HEAD. It closes a connection that is idle, whose request takes too long, or that exceeds
-CONNECTIONS_MAX. A bug in a page is answered with status 500 and logged; it does not stop the server.
+its places (AddressShare). A bug in a page is answered with status 500 and logged; it does not stop the server.
 
 A page is made without a pause. So pages are made one at a time, followed by a pause as long as the page took: requests
 in a loop take half of the node's time at most.
@@ -17,11 +17,12 @@ import attrs
 import h11
 import trio
 
+from jetraft.api.address_share import AddressShare
+from jetraft.api.interfaces import client_ip
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 
 REQUEST_TIMEOUT_S = 10.0  # for each request and its answer, with the wait for the request
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
-CONNECTIONS_MAX = 256
 READ_BYTES = 16 * 1024
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class MonitorServer:
     tls: ssl.SSLContext | None = None  # of HTTPS
     _making: trio.Lock = attrs.field(factory=trio.Lock)
     _next_at_s: float = 0.0  # trio's time
-    _connections: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONNECTIONS_MAX))
+    share: AddressShare = attrs.field(factory=AddressShare)
 
     @property
     def scheme(self) -> str:
@@ -61,9 +62,8 @@ class MonitorServer:
         if self.tls is not None:
             stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
-        try:
-            self._connections.acquire_nowait()
-        except trio.WouldBlock:
+        ip = _address_of(transport)
+        if not self.share.take(ip):
             await trio.aclose_forcefully(stream)
             return
         try:
@@ -76,7 +76,7 @@ class MonitorServer:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, h11.ProtocolError):
             return
         finally:
-            self._connections.release()
+            self.share.give_back(ip)
 
     async def _answer_one(self, stream: trio.abc.Stream, connection: h11.Connection) -> bool:
         """Read one request and answer it; False when the connection has to be closed."""
@@ -132,5 +132,13 @@ class MonitorServer:
             return FAILED
 
     def statistics(self) -> dict[str, int]:
-        """The number of requests."""
-        return {"requests": self.requests.total()}
+        """The number of requests, and of connections."""
+        return {"requests": self.requests.total(), **self.share.statistics()}
+
+
+def _address_of(transport: trio.SocketStream) -> str:
+    """Of the peer; empty when it has gone."""
+    try:
+        return client_ip(transport.socket.getpeername()[0])
+    except OSError:
+        return ""

@@ -48,6 +48,12 @@ PLANE: Final = (  # of the reactor's statistics: their name there, of the metric
     ("routes", "jetraft_routes", "gauge", "Nodes that this one is connected to."),
     ("leafnodes", "jetraft_leafnodes", "gauge", "Leaf node connections."),
 )
+ARRIVALS: Final = (
+    ("unauthenticated", "jetraft_unauthenticated_connections", "gauge", "Connections that are not logged in."),
+    ("waiting", "jetraft_waiting_connections", "gauge", "Connections that wait for others of their address."),
+    ("waited", "jetraft_waited_connections_total", "counter", "Connections that have waited so."),
+    ("refused", "jetraft_refused_connections_total", "counter", "Connections that waited too long, or of too many."),
+)
 TOTALS: Final = (
     ("memory", "jetraft_jetstream_memory_bytes", "gauge", "Bytes of streams in memory."),
     ("storage", "jetraft_jetstream_storage_bytes", "gauge", "Bytes of streams in files."),
@@ -61,6 +67,7 @@ TOTALS: Final = (
     ("streams", "jetraft_streams", "gauge", "Streams with a replica here."),
     ("streams_led", "jetraft_streams_led", "gauge", "Streams that this node leads."),
     ("consumers", "jetraft_consumers", "gauge", "Consumers of streams with a replica here."),
+    ("feature_level", "jetraft_feature_level", "gauge", "Feature level that the cluster uses."),
     ("groups", "jetraft_raft_groups", "gauge", "Raft groups with a member here."),
     ("groups_led", "jetraft_raft_groups_led", "gauge", "Raft groups that this node leads."),
     ("groups_failed", "jetraft_raft_groups_failed", "gauge", "Raft groups whose log has failed here."),
@@ -114,8 +121,8 @@ class Metrics:
         )
         for name, kind, text, value in own:
             yield single(name, kind, text, value)
-        counters = self.reactor.statistics()
-        for key, name, kind, text in PLANE:
+        counters = self.reactor.statistics() | self.sessions.arrivals.statistics()
+        for key, name, kind, text in (*PLANE, *ARRIVALS):
             yield single(name, kind, text, counters[key])
 
     def _spark_connections(self) -> Iterator[Family]:

@@ -48,7 +48,7 @@ def exported(export: Export) -> dict[str, Any]:
         "type": export.kind.value,
         **({"response_type": RESPONSES[export.response_type]} if is_service else {}),
         **({"approved_accounts": sorted(export.accounts)} if export.accounts else {}),
-        **({"token_required": True} if export.needs_activation else {}),
+        **({"token_req": True} if export.needs_activation else {}),
         **latency("service_latency", export),
     }
 

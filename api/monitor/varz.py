@@ -78,7 +78,8 @@ class Varz:
     def page(self) -> dict[str, Any]:
         """The whole page."""
         document = {**self._who(), **self._options(), **self._blocks(), **self._limits(), **self._figures()}
-        extra = {"plane": self.reactor.statistics(), **self.extra()}
+        arrivals = self.sessions.arrivals.statistics()
+        extra = {"plane": self.reactor.statistics(), "arrivals": arrivals, **self.extra()}
         return document | {"jetraft": extra}
 
     def _who(self) -> dict[str, Any]:

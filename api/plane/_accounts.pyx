@@ -4,7 +4,7 @@ An account begins when somebody names it: a CONNECT, Python, a peer. It is freed
 and with its peers: no connection, no subscription, no handle, no number that a peer has given it. `$G` stays.
 
 Between two nodes an account has a number, which its sender chooses and tells before its first use. So nodes need not
-have the same accounts: what a peer tells of one that nobody here has heard of is kept until somebody has.
+have the same accounts: what a peer tells of one that is unknown here is kept until it is known.
 """
 
 cimport cython
@@ -98,7 +98,7 @@ cdef void tell_account(plane_t* plane, route_t* route, acct_t* acct) noexcept no
 
 
 cdef void end_account(plane_t* plane, acct_t* acct) noexcept nogil:
-    """Nobody here has to do with the account any more: peers forget its number, until it is told again."""
+    """The account has nothing left here: peers forget its number, until it is told again."""
     cdef uint32_t i
     cdef route_t* route
     for i in range(plane.routes.count):

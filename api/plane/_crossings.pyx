@@ -76,7 +76,7 @@ cdef answer_t* expect_answer(
 
 
 cdef void forget_answer(plane_t* plane, acct_t* acct, msg_t* there, answer_t* answer) noexcept nogil:
-    """Nobody received the message. The answer may have come and gone meanwhile."""
+    """The message had no receiver. The answer may have come and gone meanwhile."""
     if answer != NULL and answer_find(plane, acct, there.reply, there.reply_len) == answer:
         if answer.measured:
             plane.measure(plane, MEASURE_UNHEARD, answer.id, NULL, NULL, NULL)

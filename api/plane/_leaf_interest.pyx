@@ -1,7 +1,7 @@
 """Tells leaf nodes and hubs the interest of their account: LS+ and LS-, one for each subject and each queue on it.
 
 A leaf node hears of all of this cluster's interest, and of other leaf nodes' unless it is isolated. A hub hears of this
-server's own clients and leaf nodes; the other nodes of this cluster have connections of their own. Nobody hears of what
+server's own clients and leaf nodes; the other nodes of this cluster have connections of their own. No peer hears of what
 it told, or of what another server of its cluster told. Nothing is kept about what was told: that follows from the
 subscriptions that there are.
 """

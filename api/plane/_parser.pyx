@@ -197,19 +197,19 @@ cdef void pass_on(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexce
     """Deliver a client's message, if it may publish it."""
     cdef match_t* match
     cdef Tracing tracing = TRACE_OFF
-    cdef bint again = is_repeated(memo, msg)
+    cdef bint again
     if msg.hdr_len and asks_for_trace(plane, msg):
         tracing = plane.begin_trace(plane, conn, NULL, conn.acct, msg)
     if tracing == TRACE_DROPPED:
         return
+    if plane.domain_len and msg.subject[0] == c"$":
+        map_domain(plane, msg)      # before it is judged: a user who may not delete streams may not by the other name
+    again = is_repeated(memo, msg)
     if is_refused(plane, conn, msg, memo, again):
         if tracing == TRACE_ON:
             plane.violate_traced(plane, msg)
         return
     acknowledge(plane, conn)
-    if plane.domain_len and msg.subject[0] == c"$":
-        memo.permitted = not map_domain(plane, msg) and memo.permitted     # what is permitted is the other name
-        again = is_repeated(memo, msg)
     if tracing == TRACE_ON:
         if plane.deliver_traced(plane, conn.acct, conn, msg) == 0 and msg.reply_len:
             answer_no_responders(plane, conn, msg)

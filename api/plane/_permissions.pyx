@@ -203,7 +203,7 @@ cdef bint may_receive(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
 
 
 cdef void grant(conn_t* conn, UserPermissions permissions) noexcept:
-    """Let a connection have the permissions of a user; None: it may do everything. Whoever calls keeps the object."""
+    """Let a connection have the permissions of a user; None: it may do everything. The caller keeps the object."""
     forget_replies(conn)
     conn.perms = NULL
     conn.guard = 0

@@ -207,7 +207,7 @@ cdef class Plane(Exchange):
     # -- a new configuration
 
     def stall_producers(self, bint wanted):
-        """Pause who publishes to a slow receiver, as at first, or nobody."""
+        """Pause who publishes to a slow receiver, as at first, or none."""
         self.p.stalls_producers = wanted
 
     def limit_tokens(self, uint32_t most):

@@ -1,4 +1,4 @@
-"""The status 503, which a requester gets that asks for it when nobody receives its request."""
+"""The status 503, which a requester gets that asks for it when its request has no receiver."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

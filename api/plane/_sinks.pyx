@@ -194,11 +194,17 @@ cdef class Sinks(Connections):
             at += record.length
         return taken
 
-    def has_interest(self, Account account not None, bytes subject):
-        """True when a client, a sink or a peer wants messages of this subject of the account."""
+    def has_interest(self, Account account not None, bytes subject, bytes queue=b""):
+        """True when a client, a sink or a peer wants messages of this subject of the account; as members of `queue`."""
         cdef acct_t* acct = account.within(&self.p)
         cdef match_t* match = match_for(&self.p, acct, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
-        return match.count > 0 or match.group_count > 0
+        cdef uint32_t i
+        if not queue:
+            return match.count > 0 or match.group_count > 0
+        for i in range(match.group_count):
+            if match.groups[i].count and match.groups[i].name[:match.groups[i].name_len] == queue:
+                return True
+        return False
 
     def is_subscribed(self, Account account not None, bytes subject):
         """True when there is a subscription whose subject is exactly this literal one, of a client, a sink or a peer."""

@@ -6,6 +6,7 @@ from libc.stdlib cimport free
 
 from jetraft.api.plane._accounts cimport Account, acct_free, acct_new, end_account, is_in_use
 from jetraft.api.plane._deliver cimport drop_subscription
+from jetraft.api.plane._permissions cimport may_always
 from jetraft.api.plane._types cimport CLOSE_MAX_ACCOUNT_CONNECTIONS, acct_t, conn_t, leaf_t
 from jetraft.api.plane._writer cimport conn_close, emit_text
 
@@ -108,6 +109,19 @@ cdef class Tenants:
         address = self.accounts.get(account.encode())
         return conn != NULL and address is not None and not has_room(conn, <acct_t*><size_t>address)
 
+    def may_send(self, cid, str account not None, bytes subject not None):
+        """Whether the lists of a connection's user let it publish to a subject of this account; no, when it is gone.
+
+        One of another account came through an import: what that leads to is the exporter's word.
+        """
+        cdef conn_t* conn = self._conn(cid)
+        address = self.accounts.get(account.encode())
+        if conn == NULL or conn.acct == NULL or address is None:
+            return False
+        if conn.acct != <acct_t*><size_t>address or conn.perms == NULL:
+            return True
+        return may_always(&self.p, conn.perms, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+
     cdef bint _is_full(self, conn_t* conn, acct_t* acct):
         """Tell a connection that its account has as many as it may, and close it; False: there is room."""
         if has_room(conn, acct):
@@ -125,7 +139,7 @@ cdef class Tenants:
             self.p.accts_idle = 1
 
     cdef void _reap_accounts(self):
-        """Free the accounts of which nothing is left; peers forget those that nobody here has to do with."""
+        """Free the accounts of which nothing is left; peers forget those that have nothing here."""
         cdef uint32_t i
         cdef acct_t* acct
         self.p.accts_idle = 0

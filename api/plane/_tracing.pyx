@@ -1,6 +1,6 @@
 """Delivers messages that are traced: as _deliver.pyx does, but each receiver becomes an event of the trace.
 
-A message that is for a trace only reaches nobody here: clients and sinks are named, the leader of a stream judges and
+A message that is for a trace only reaches no receiver here: clients and sinks are named, the leader of a stream judges and
 does not store it, and peers get it with its headers, which say the same to them. Python objects are made freely here:
 such messages are rare, and the others do not come this way.
 """

@@ -46,7 +46,7 @@ cdef void keep_within(plane_t* plane) noexcept nogil:
 
 
 cdef void send_all(plane_t* plane) noexcept nogil:
-    """What was written in this turn to connections that read is nobody's fault."""
+    """What was written in this turn to connections that read counts for no connection."""
     cdef conn_t* conn
     cdef uint32_t i
     for i in range(plane.dirty_conns.count):

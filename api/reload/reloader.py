@@ -172,8 +172,9 @@ class Reloader:
         ConnectedClients(self.logins, self.plane, self.accounts.limits.keys).judge_again(old.auth)
 
     def follow_timeout(self, _old: Options, new: Options, _opened: Opened) -> None:
-        """Wait longer or less for clients to name themselves."""
+        """Wait longer or less for clients to name themselves, and for more or fewer of an address at a time."""
         self.sessions.deadlines.timeout_ns = new.auth_timeout_ns
+        self.sessions.arrivals.follow(new.max_unauthenticated_per_address)
 
     def follow_advertise(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Tell clients and peers another address."""
@@ -197,7 +198,7 @@ class Reloader:
             self.jetstream.follow(new.jetstream, new.server_tags)
 
     def follow_stalls(self, _old: Options, new: Options, _opened: Opened) -> None:
-        """Pause who publishes to slow receivers, or nobody."""
+        """Pause who publishes to slow receivers, or none."""
         self.plane.stall_producers(not new.no_fast_producer_stall)
 
     def follow_leafnodes(self, old: Options, new: Options, _opened: Opened) -> None:

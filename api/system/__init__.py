@@ -1,4 +1,4 @@
 """The system account: requests about servers, accounts and users, and events of connections and servers.
 
-Each node answers for itself, with the documents of api/monitor. Nothing here is made that nobody has asked for.
+Each node answers for itself, with the documents of api/monitor. Nothing here is made without a request for it.
 """

@@ -1,7 +1,7 @@
 """What all connections of a listener share: certificates, authorities, ciphers. DER in, so OpenSSL asks for no password.
 
 Clients that show certificates get no session tickets: a session taken up again would not look at the certificate again,
-nor show the chain. Nobody may renegotiate, compress, or send data before the handshake is complete.
+nor show the chain. No peer may renegotiate, compress, or send data before the handshake is complete.
 
 With a `server_name` the context is for connections that this server makes: what the other end shows has to be for that
 name, or address, and nothing else of the certificate is taken for one.

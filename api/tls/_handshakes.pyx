@@ -170,7 +170,7 @@ cdef void submit(tls_t* tls) noexcept nogil:
 
 
 cdef void free_all(tls_t* tls) noexcept:
-    """Close what nobody takes any more."""
+    """Close what is not taken any more."""
     cdef tls_t* following
     while tls != NULL:
         following = tls.next

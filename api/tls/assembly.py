@@ -146,7 +146,8 @@ def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> TlsClients |
 
 
 def client_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients | None) -> ClientListener:
-    """The listener for clients, behind a proxy or not."""
+    """The listener for clients, behind a proxy or not. It is the first one: those of all wait from now on."""
+    parts.sessions.arrivals.attach(parts.reactor.next_turn, parts.call_at)
     if parts.sessions.options.proxy_protocol:
         from jetraft.api.proxied import proxied_listener  # noqa: PLC0415  only servers behind a proxy
 

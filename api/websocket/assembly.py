@@ -32,6 +32,11 @@ class WebSocketListener(ClientListener):
 
     clients: WebSocketClients = attrs.field(kw_only=True)
 
+    @property
+    def has_login(self) -> bool:
+        """Each has to ask for its upgrade."""
+        return True
+
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
         if len(self.sessions.applicants) >= max(self.sessions.options.max_connections, APPLICANTS_MIN):
             sock.close()
@@ -39,6 +44,7 @@ class WebSocketListener(ClientListener):
         web = self.clients.options
         cid = self._open(sock, auth_required=self.sessions.auth_required or web.overrides_auth)
         applicant = self.clients.welcome(cid, ip, port)
+        self.sessions.arrivals.enter(cid, ip)
         if self.tls is not None:
             self.tls.welcome(applicant, is_full=False)
 

@@ -54,15 +54,13 @@ class AckBatch:
 
     def take(self) -> list[ConsumerCommand]:
         """Everything that was noted; nothing is left."""
-        for name in list(self._open):
-            self._close(name)
+        self._close_all()
         taken, self._commands, self._folded = self._commands, [], 0
         return taken
 
     def forget(self, name: str) -> None:
         """Drop what was noted about a consumer."""
-        for opened in list(self._open):
-            self._close(opened)
+        self._close_all()
         self._commands = [command for command in self._commands if command.name != name]
 
     def _add_delivered(self, command: Delivered) -> None:
@@ -107,6 +105,16 @@ class AckBatch:
         """Fold nothing more into what is noted about a consumer; its deliveries get the time of the last of them."""
         place = self._open.pop(name, None)
         if place is not None and place.folded_ts_ns:
-            command = self._commands[place.delivered]
-            assert isinstance(command, Delivered)
-            self._commands[place.delivered] = Delivered(name, place.folded_ts_ns, command.consumer_seq, command.seqs)
+            self._finish(place)
+
+    def _close_all(self) -> None:
+        for place in self._open.values():
+            if place.folded_ts_ns:
+                self._finish(place)
+        self._open.clear()
+
+    def _finish(self, place: _Open) -> None:
+        command = self._commands[place.delivered]
+        assert isinstance(command, Delivered)
+        finished = Delivered(command.name, place.folded_ts_ns, command.consumer_seq, command.seqs)
+        self._commands[place.delivered] = finished

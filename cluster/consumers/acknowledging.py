@@ -44,7 +44,7 @@ class Acknowledging:
         selector: Selector,
         *,
         stream: str,
-        has_interest: Callable[[bytes], bool],
+        has_interest: Callable[..., bool],
         now: Now,
     ) -> None:
         self.name = state.name
@@ -65,6 +65,7 @@ class Acknowledging:
         self._out = ConsumerEffects()
         self._last_active_ns = now.mono_ns
         self._last_ack_unix_ns = 0
+        self._vanished = -1  # the stream's number at the last look for messages that are gone
 
     # --- events
 
@@ -130,6 +131,23 @@ class Acknowledging:
         self._dead = {seq for seq in self._dead if seq >= first_seq}
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 
+    def forget_missing(self, now: Now) -> bool:
+        """Forget what waits for an ack and is gone from the stream (consumer.go, decStreamPending); True: there was.
+
+        Costs a look at each pending message, so it is for a consumer that is at its limit, or is asked for.
+        """
+        if self._vanished == self._selector.vanished:
+            return False
+        self._vanished = self._selector.vanished
+        missing = self.pending.missing(self._selector.exists)
+        if missing:
+            seqs = Runs(delivery.seq for delivery in missing)
+            self._last_ack_unix_ns = now.unix_ns
+            self.pending.remove(seqs)
+            self._out.commands.append(commands.Acked(self.name, seqs))
+            self._out.missing += missing
+        return bool(missing)
+
     def handed_on(self, seqs: Runs) -> None:
         """Another stream has the dead letters of these."""
         self._dead.difference_update(seqs)
@@ -141,7 +159,7 @@ class Acknowledging:
         if not self.extensions.dead_letter:
             self._dead.clear()
         self._metric = self.metric_subject if is_sampled(config) else b""
-        self.pending.policy = WaitPolicy.of(config)
+        self.pending.follow(WaitPolicy.of(config))
 
     @property
     def names_count(self) -> bool:

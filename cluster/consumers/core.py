@@ -48,7 +48,7 @@ class ConsumerCore(Acknowledging):
         selector: Selector,
         *,
         stream: str,
-        has_interest: Callable[[bytes], bool],
+        has_interest: Callable[..., bool],
         now: Now,
         burst_bytes: int = BURST_BYTES,
     ) -> None:
@@ -84,7 +84,12 @@ class ConsumerCore(Acknowledging):
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
         self.pending.arrange()
+        if self._is_at_ack_limit():
+            self.forget_missing(now)
+        queued = self.pending.queued
         self._give_up(self.pending.expire(now.mono_ns), now)
+        if self.pending.queued > queued:  # the wait for an ack was a use of the consumer
+            self._last_active_ns = now.mono_ns
         self._sweep(now)
         self._left = self._num_pending() if self._wants_messages() else 0
         self._held_until_ns = NEVER_NS

@@ -150,7 +150,7 @@ class ConsumerDispatcher:
         runner = self._runners.get(state.name)
         if runner is None:
             return make_core(self, state).statistics()
-        return runner.initial if initial and runner.initial is not None else runner.core.statistics()
+        return runner.initial if initial and runner.initial is not None else runner.figures()
 
     def statistics(self) -> DispatcherStatistics:
         """A frozen look."""

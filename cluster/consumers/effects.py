@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from jetraft.cluster.consumers.pending import Delivery
     from jetraft.cluster.ports import DeliveryRun
     from jetraft.cluster.state.commands import ConsumerCommand
 
@@ -61,6 +62,7 @@ class ConsumerEffects:
     refusals: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, header block): answers that wait for nothing
     samples: list[AckSample] = attrs.Factory(list)  # their subject has subscribers
     pins: list[PinEvent] = attrs.Factory(list)
+    missing: list[Delivery] = attrs.Factory(list)  # waited for an ack, and the stream has dropped them
     wake_ns: int | None = None  # when to step again, monotonic
     has_resumed: bool = False  # its pause is over
     is_abandoned: bool = False  # it was not used for its inactive_threshold: it is to be deleted

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from jetraft.cluster.consumers.account_bounds import server_limits_of, within
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.snapshot import encode_config
@@ -22,7 +23,6 @@ from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
-from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
 from jetraft.store.model.tiers import limits_for
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
-    from jetraft.store.model.limits import ServerLimits
     from jetraft.store.model.state import AccountLimits, ClusterInfo
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StreamStore
@@ -255,7 +254,7 @@ class ConsumerFrontend:
             raise errors.CONSUMER_NAME_EXISTS.with_values()
 
     def _is_bound(self, config: ConsumerConfig) -> bool:
-        return self._site.outbox.has_interest(config.deliver_subject.encode())
+        return self._site.outbox.has_interest(config.deliver_subject.encode(), config.deliver_group.encode())
 
     async def _propose(self, *batch: commands.ConsumerCommand) -> bool:
         self._dispatcher.propose_noted()
@@ -288,23 +287,6 @@ def check_reset(config: ConsumerConfig, seq: int, store: StreamStore) -> None:
                 raise errors.CONSUMER_INVALID_RESET.with_values(err="below start time")
         case _:
             raise errors.CONSUMER_INVALID_RESET.with_values(err="not allowed")
-
-
-def within(stream: StreamConfig, limits: AccountLimits, of_server: ServerLimits = NO_LIMITS) -> StreamConfig:
-    """The stream with the account's limit of consumers where it has none, or a wider one; or with the server's."""
-    most = limits.max_consumers
-    if most <= 0 and stream.max_consumers <= 0:
-        most = of_server.default_max_consumers
-    if most <= 0 or 0 < stream.max_consumers <= most:
-        return stream
-    return attrs.evolve(stream, max_consumers=most)
-
-
-def server_limits_of(limits: AccountLimits, of_server: ServerLimits) -> ServerLimits:
-    """The server's limits, with what an account bounds that a server may bound as well."""
-    if limits.max_ack_pending <= 0:
-        return of_server
-    return attrs.evolve(of_server, max_ack_pending=limits.max_ack_pending)
 
 
 def _is_exclusive(stream: StreamConfig) -> bool:

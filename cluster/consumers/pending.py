@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -18,6 +18,8 @@ from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetraft.store.model.config import ConsumerConfig
     from jetraft.store.stream.consumer_state import ConsumerState
 
@@ -48,6 +50,14 @@ class WaitPolicy:
     def is_exhausted(self, count: int) -> bool:
         """True when a message delivered so often is not delivered again."""
         return 0 < self.max_deliver <= count
+
+
+class Delivery(NamedTuple):
+    """A message that waits for an ack."""
+
+    seq: int
+    consumer_seq: int  # of its first delivery
+    deliveries: int
 
 
 class PendingTable:
@@ -115,6 +125,27 @@ class PendingTable:
     def remove_up_to(self, seq: int) -> None:
         """Everything up to and including a sequence is acknowledged, or gone."""
         self._unacked.remove_up_to(seq)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the wait for an ack goes on for any; costs a look at each."""
+        return any(deadline_ns >= 0 for _, _, deadline_ns, _ in self._unacked.rows())
+
+    def missing(self, exists: Callable[[int], bool]) -> list[Delivery]:
+        """Those whose message is gone."""
+        rows = self._unacked.rows()
+        return [Delivery(seq, consumer_seq, count) for seq, consumer_seq, _, count in rows if not exists(seq)]
+
+    def follow(self, policy: WaitPolicy) -> None:
+        """Wait as a changed configuration says, counted from the delivery, the progress or the end of a delay."""
+        before, self.policy = self.policy, policy
+        if (before.ack_wait_ns, before.backoff_ns) == (policy.ack_wait_ns, policy.backoff_ns):
+            return
+        for seq, _, deadline_ns, count in self._unacked.rows():
+            if deadline_ns >= 0:
+                moved_ns = max(0, deadline_ns - before.wait_ns(count) + policy.wait_ns(count))
+                self._unacked.set(seq, min(moved_ns, NEVER_NS), count)
+        self._rebuild()
 
     def redeliver_at(self, seq: int, at_ns: int) -> None:
         """Negatively acknowledged: deliver again then."""

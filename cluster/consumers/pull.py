@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from jetraft.cluster.consumers._plain_step import plain_step
 from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
 from jetraft.cluster.consumers.delivery import Run
 from jetraft.cluster.consumers.effects import Now, StatusMessage
@@ -110,6 +111,9 @@ class PullConsumer(ConsumerCore):
 
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver, and hand over everything that has collected."""
+        plain = plain_step(self, now)
+        if plain is not None:
+            return plain
         out = super().step(now)
         if self._pinning.events:
             out.pins, self._pinning.events = self._pinning.events, []
@@ -153,6 +157,7 @@ class PullConsumer(ConsumerCore):
             return
         is_due = any(waiting.deadline_ns <= now.mono_ns for waiting in self._waiting)
         for waiting in self._waiting.remove_if(lambda waiting: waiting.expires_at_ns <= now.mono_ns):
+            self._last_active_ns = now.mono_ns
             self._out.sends.append(StatusMessage(waiting.reply, pending_status(408, TIMEOUT, waiting)))
         if is_due:
             self._end_no_wait()
@@ -302,7 +307,7 @@ class PullConsumer(ConsumerCore):
 
     def _is_idle(self) -> bool:
         self._waiting.remove_if(lambda waiting: not self._has_interest(waiting.reply))
-        return not self._waiting
+        return not self._waiting and not self.pending.is_awaiting
 
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = super()._wake_ns(now)

@@ -78,7 +78,7 @@ class PushConsumer(ConsumerCore):
 
     def __init__(self, *args: Any, now: Now, **kwargs: Any) -> None:
         super().__init__(*args, now=now, **kwargs)
-        self._to = self.config.deliver_subject.encode()
+        self._follow(self.config)
         self._window = FlowWindow()
         self._is_active = False
         self._heartbeat_at_ns = now.mono_ns + self.config.idle_heartbeat
@@ -95,7 +95,11 @@ class PushConsumer(ConsumerCore):
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect; the deliver subject may be another."""
         super().configure(config, selector)
+        self._follow(config)
+
+    def _follow(self, config: ConsumerConfig) -> None:
         self._to = config.deliver_subject.encode()
+        self._receivers = (self._to, config.deliver_group.encode()) if config.deliver_group else (self._to,)
 
     # --- what the base class asks
 
@@ -103,7 +107,7 @@ class PushConsumer(ConsumerCore):
         return self._is_active and not self._is_stalled
 
     def _sweep(self, now: Now) -> None:
-        self._is_active = self._has_interest(self._to)
+        self._is_active = self._has_interest(*self._receivers)
         if not self.config.idle_heartbeat or now.mono_ns < self._heartbeat_at_ns:
             return
         self._heartbeat_at_ns = now.mono_ns + self.config.idle_heartbeat

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
 
+DELETED = "Unacknowledged message was deleted"  # consumer.go, ackTermUnackedLimitsReason
 STATUS_DELETED = b"Consumer Deleted"
 STATUS_LEADER = b"Leadership Change"
 
@@ -143,10 +144,13 @@ class ConsumerRunner:
         """Say what the step has led to beside deliveries; True when something is to be handed on."""
         site, stream, gives_up = self._dispatcher.site, self._dispatcher.stream, False
         for command in effects.commands:
-            if isinstance(command, GaveUp):
+            if type(command) is GaveUp:
                 gives_up = True
-            if isinstance(command, Dropped) or (isinstance(command, GaveUp) and command.cause == MAX_DELIVER):
+            if type(command) is Dropped or (type(command) is GaveUp and command.cause == MAX_DELIVER):
                 self._tell_given_up(command)
+        for seq, consumer_seq, count in effects.missing:
+            places = {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": count}
+            site.advisories.terminated(stream, self.state.name, **places, reason=DELETED)
         for reply, hdr in effects.refusals:
             site.outbox.send(reply, hdr=hdr)
         if effects.samples:
@@ -172,6 +176,13 @@ class ConsumerRunner:
         """Another stream has the dead letters of these: there is room for as many deliveries."""
         self.core.handed_on(seqs)
         self.step(self._dispatcher.now())
+
+    def figures(self) -> CoreStatistics:
+        """Where the consumer is."""
+        now = self._dispatcher.now()
+        if self.core.forget_missing(now):
+            self.step(now)
+        return self.core.statistics()
 
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""

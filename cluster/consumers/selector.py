@@ -30,6 +30,10 @@ class Messages(Protocol):
     def mutations(self) -> int:
         """Grows with every change of the set of messages."""
 
+    @property
+    def vanished(self) -> int:
+        """Changes when a message goes for another reason than an ack."""
+
     def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
 
@@ -40,6 +44,9 @@ class Messages(Protocol):
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
+
+    def next_and_left(self, filters: Sequence[bytes], from_seq: int, count: int) -> tuple[int, Runs]:
+        """(how many there are, the first of them): `num_pending` and `next_runs` in one."""
 
     def last_for(self, pattern: bytes) -> int:
         """The last live sequence whose subject matches, 0 for none."""
@@ -109,6 +116,14 @@ class Selector:
             self._counted, self._count = key, self._count_after(seq)
         return self._count
 
+    def next_and_left(self, seq: int, count: int) -> tuple[int, Runs]:
+        """(how many messages above a sequence are still to come, the next of them, at most `count`)."""
+        if seq + 1 < self._resume_seq:
+            return self.num_pending(seq), self.next_after(seq, count)
+        if not self._count and self._counted == (self._messages.mutations, seq):
+            return 0, NOTHING
+        return self._messages.next_and_left(self._filters, seq + 1, count)
+
     def delivered(self, seq: int, left: int) -> None:
         """Deliveries up to `seq` leave so many: spares a count while the stream stands still."""
         self._counted, self._count = (self._messages.mutations, seq), left
@@ -122,6 +137,11 @@ class Selector:
             return NOTHING
         late = (seq for seq in seqs if seq <= delivered and seq not in waited_for)
         return Runs(seq for seq in late if self._messages.next_runs(self._filters, seq, 1).first == seq)
+
+    @property
+    def vanished(self) -> int:
+        """Changes when a message of the stream goes for another reason than an ack."""
+        return self._messages.vanished
 
     def exists(self, seq: int) -> bool:
         """True while the stream has the message."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.store.model.config import StreamConfig
+    from jetraft.store.model.config import Placement, StreamConfig
     from jetraft.store.model.ids import NodeId
 
 
@@ -81,8 +81,29 @@ class Allocator:
             placed = self._place(config, replicas=lacking, kept=kept, without=frozenset(existing.peers))
             peers = tuple(sorted((*kept, *placed.peers)))
         else:
-            peers = self._fewer(kept, config, leader)
+            peers = self._fewer(kept, config.num_replicas, leader)
         return () if peers == tuple(sorted(existing.peers)) else peers
+
+    def moved(
+        self, existing: StreamAssignment, placement: Placement | None, *, away: NodeId | None, leader: NodeId | None
+    ) -> tuple[NodeId, ...]:
+        """The peers of a stream that leaves node `away`, or any of its nodes, for nodes of a placement.
+
+        Without a placement its own counts. Replicas stay where they may, the leader's first; one goes in any case, as
+        in nats-server. Raises ApiError when there are not enough nodes.
+        """
+        config = existing.config if placement is None else attrs.evolve(existing.config, placement=placement)
+        wanted = self._wanted(config, replicas=config.num_replicas, kept=())
+        kept = tuple(
+            node
+            for node in existing.peers
+            if node != away and fits(self._load(node, config.storage), wanted, cluster=self._name)
+        )
+        if len(kept) == config.num_replicas:
+            kept = self._fewer(kept, config.num_replicas - 1, leader)
+        lacking = config.num_replicas - len(kept)
+        placed = self._place(config, replicas=lacking, kept=kept, without=frozenset(existing.peers))
+        return tuple(sorted((*kept, *placed.peers)))
 
     def filled(
         self, existing: StreamAssignment, peers: tuple[NodeId, ...], *, without: AbstractSet[NodeId]
@@ -97,12 +118,12 @@ class Allocator:
             return None
         return tuple(sorted((*peers, *placed.peers)))
 
-    def _fewer(self, peers: tuple[NodeId, ...], config: StreamConfig, leader: NodeId | None) -> tuple[NodeId, ...]:
+    def _fewer(self, peers: tuple[NodeId, ...], count: int, leader: NodeId | None) -> tuple[NodeId, ...]:
         online, promised_load = self._cluster.online(), self._machine.table.promised_load
         by_worth = sorted(
             peers, key=lambda node: (node != leader, node not in online, promised_load.replicas(node), node)
         )
-        return tuple(sorted(by_worth[: config.num_replicas]))
+        return tuple(sorted(by_worth[:count]))
 
     def _place(
         self,

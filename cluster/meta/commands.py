@@ -2,7 +2,8 @@
 
 An entry states facts that the leader decided (who holds the replicas, when the stream was created); nothing in it is
 left to be computed from a clock or from randomness when it is applied. The tag is the first element, so a later
-version can add commands and longer tuples are refused, not half understood.
+version can add commands, above the feature level of this one (feature_level.py); longer tuples are refused, not half
+understood.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgpack
 
-from jetraft.cluster.state.assignment import StreamAssignment
-from jetraft.store.model.config import StreamConfig
+from jetraft.cluster.state.assignment import Former, StreamAssignment
+from jetraft.store.model.config import Placement, StreamConfig
 from jetraft.store.model.errors import ApiError
+from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.jsoncodec import encode as encode_json
 
@@ -94,7 +96,43 @@ class AdoptStream:
     row: StreamAssignment
 
 
-Command = AssignStream | ReconfigureStream | SettleStream | RemoveStream | NameNode | AdoptStream
+@attrs.frozen(kw_only=True, slots=True)
+class RaiseLevel:
+    """Every member knows this feature level: entries may use it from here on. Without effect when it is in use."""
+
+    level: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AddTemplate:
+    """Have streams made like this for subjects that it takes; without effect when the name or a subject is taken."""
+
+    account: str
+    name: str
+    config: StreamConfig
+    max_streams: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RemoveTemplate:
+    """Delete a template of this incarnation, and in the same moment the streams that were made by it."""
+
+    account: str
+    name: str
+    incarnation: int
+
+
+Command = (
+    AssignStream
+    | ReconfigureStream
+    | SettleStream
+    | RemoveStream
+    | NameNode
+    | AdoptStream
+    | AddTemplate
+    | RemoveTemplate
+    | RaiseLevel
+)
 
 
 def encode(command: Command) -> bytes:
@@ -123,7 +161,7 @@ def unpack_config(packed: bytes) -> StreamConfig:
     return StreamConfig.from_json(packed)
 
 
-def _fields(command: Command) -> Sequence[object]:
+def _fields(command: Command) -> Sequence[object]:  # noqa: PLR0911  (one for each kind)
     match command:
         case AssignStream():
             peers = list(command.peers)
@@ -136,10 +174,20 @@ def _fields(command: Command) -> Sequence[object]:
             return ["settle", command.account, command.name, command.incarnation, command.revision]
         case RemoveStream():
             return ["remove", command.account, command.name, command.incarnation]
-        case NameNode():
-            return ["name", command.node_id, command.name]
         case AdoptStream():
             return ["adopt", *row_fields(command.row)]
+        case AddTemplate():
+            return ["template", command.account, command.name, pack_config(command.config), command.max_streams]
+        case RemoveTemplate():
+            return ["untemplate", command.account, command.name, command.incarnation]
+        case NameNode() | RaiseLevel():
+            return _note_fields(command)
+
+
+def _note_fields(command: NameNode | RaiseLevel) -> Sequence[object]:
+    if isinstance(command, NameNode):
+        return ["name", command.node_id, command.name]
+    return ["level", command.level]
 
 
 def _assign(fields: list[Any]) -> AssignStream:
@@ -182,13 +230,28 @@ def _name(fields: list[Any]) -> NameNode:
     return NameNode(node_id=NodeId(text(node_id)), name=text(name))
 
 
+def _add_template(fields: list[Any]) -> AddTemplate:
+    account, name, packed, max_streams = fields
+    return AddTemplate(
+        account=text(account), name=text(name), config=unpack_config(blob(packed)), max_streams=number(max_streams)
+    )
+
+
+def _remove_template(fields: list[Any]) -> RemoveTemplate:
+    account, name, incarnation = fields
+    return RemoveTemplate(account=text(account), name=text(name), incarnation=number(incarnation))
+
+
 _DECODERS: Final[dict[str, Callable[[list[Any]], Command]]] = {
     "assign": _assign,
     "reconfigure": _reconfigure,
     "settle": _settle,
     "remove": _remove,
     "name": _name,
+    "template": _add_template,
+    "untemplate": _remove_template,
     "adopt": lambda fields: AdoptStream(row=row_of(fields)),
+    "level": lambda fields: RaiseLevel(level=level_of(*fields)),
 }
 
 
@@ -206,6 +269,13 @@ def number(value: object) -> int:
     if value < 0:
         raise ValueError(f"expected a natural number, got {value}")
     return value
+
+
+def level_of(value: object) -> int:
+    """Return a feature level of a decoded message. Raises TypeError or ValueError."""
+    if not FIRST <= (level := number(value)) <= LEVEL_MAX:
+        raise ValueError(f"expected a feature level, got {level}")
+    return level
 
 
 def blob(value: object) -> bytes:
@@ -234,8 +304,8 @@ def peers_of(value: object) -> tuple[NodeId, ...]:
 
 
 def row_fields(assignment: StreamAssignment) -> list[object]:
-    """Return a row of the table for a message."""
-    return [
+    """Return a row of the table for a message; its last field is there only while its peers change."""
+    fields = [
         assignment.account,
         pack_config(assignment.config),
         assignment.group_id,
@@ -248,12 +318,15 @@ def row_fields(assignment: StreamAssignment) -> list[object]:
         list(assignment.leaving),
         list(assignment.newcomers),
     ]
+    if assignment.former is not None:
+        fields.append(_former_fields(assignment.former))
+    return fields
 
 
 def row_of(fields: list[Any]) -> StreamAssignment:
     """Return the row of `row_fields`. Raises TypeError, ValueError or ApiError."""
     account, packed, group_id, incarnation, revision, peers, preferred, created_ns, *members = fields
-    founding, leaving, newcomers = members
+    founding, leaving, newcomers, *former = members
     return StreamAssignment(
         account=text(account),
         config=unpack_config(blob(packed)),
@@ -266,4 +339,19 @@ def row_of(fields: list[Any]) -> StreamAssignment:
         founding=peers_of(founding),
         leaving=nodes_of(leaving),
         newcomers=nodes_of(newcomers),
+        former=_former_of(*former) if former else None,
+    )
+
+
+def _former_fields(former: Former) -> list[object]:
+    placement = None if former.placement is None else encode_json(former.placement)
+    return [list(former.peers), former.replicas, placement]
+
+
+def _former_of(fields: list[Any]) -> Former:
+    peers, replicas, placement = fields
+    return Former(
+        peers=peers_of(peers),
+        replicas=number(replicas),
+        placement=None if placement is None else Placement.from_json(blob(placement)),
     )

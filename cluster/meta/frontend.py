@@ -6,6 +6,7 @@ answer. A node that does not lead raises Moved before it has done anything.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,24 +15,30 @@ from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.meta.account_limits import check_count, check_room, check_stream_size
 from jetraft.cluster.meta.allocator import Allocator
 from jetraft.cluster.meta.commands import (
+    AddTemplate,
     AdoptStream,
     AssignStream,
     Command,
     NameNode,
+    RaiseLevel,
     ReconfigureStream,
     RemoveStream,
+    RemoveTemplate,
     SettleStream,
+    decode,
     encode,
 )
 from jetraft.cluster.meta.machine import CommandVerdict, MetaMachine
 from jetraft.cluster.meta.origins import check_origins_fit, with_direct_gets
+from jetraft.cluster.meta.templates import StreamTemplate, stream_of, template_of
 from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
-from jetraft.store.model.config import StorageType, StreamConfig
-from jetraft.store.model.extensions import check_stream_extensions, check_stream_extensions_update
+from jetraft.store.model.config import Placement, StorageType, StreamConfig
+from jetraft.store.model.extensions import TEMPLATE, check_stream_extensions, check_stream_extensions_update
+from jetraft.store.model.feature_level import FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -43,7 +50,7 @@ from jetraft.store.model.validate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from jetraft.cluster.meta.meta_group import MetaGroupRef
@@ -51,16 +58,22 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.tiers import Allowance
 
+log = logging.getLogger(__name__)
+
 GROUP_SUFFIX_CHARS: Final = 8
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Bounds:
-    """What streams may ask for: limits of the server and of accounts; `unique_tag`: no two replicas share a value."""
+    """What streams may ask for: limits of the server and of accounts; `unique_tag`: no two replicas share a value.
+
+    `level_keys` are the keys of their metadata that need a feature level.
+    """
 
     limits: ServerLimits = NO_LIMITS
     limits_of: Callable[[str], Allowance] = lambda _account: AccountLimits()
     unique_tag: str = ""
+    level_keys: Mapping[str, int] = STREAM_KEYS
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -96,6 +109,7 @@ class MetaFrontend:
         bounds = bounds or Bounds()
         self._limits = bounds.limits
         self._limits_of = bounds.limits_of
+        self._level_keys = bounds.level_keys
         self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag, is_short=is_short)
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
@@ -169,10 +183,7 @@ class MetaFrontend:
 
         When there is no other nothing is changed: a stream does not lose a replica that it cannot get back.
         """
-        self._require_leadership()
-        existing = self._machine.table.get(StreamKey(account, name))
-        if existing is None:
-            raise errors.STREAM_NOT_FOUND.with_values()
+        existing = self._row(account, name)
         if node_id not in existing.peers:
             raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
         self._require_changeable_members()
@@ -181,6 +192,78 @@ class MetaFrontend:
         if healed is None:
             raise errors.PEER_REMAP_FAILED.with_values()
         await self._reshape(existing, existing.config, healed)
+
+    async def move(
+        self, account: str, name: str, placement: Placement | None, *, away: NodeId | None
+    ) -> StreamAssignment:
+        """Move a stream away from a node, or from any of its nodes, to nodes of a placement; its config stays.
+
+        Returns the new row, durable on a majority; the replicas follow, and none is given up before the new one has
+        everything. Raises as create.
+        """
+        existing = self._row(account, name)
+        if away is not None and away not in existing.holders:
+            raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
+        self._require_changeable_members()
+        peers = self._allocator.moved(existing, placement, away=away, leader=self._leader_of(existing))
+        if existing.is_changing:
+            raise errors.STREAM_MOVE_IN_PROGRESS.with_values()
+        return await self._reshape(existing, existing.config, peers)
+
+    async def cancel_move(self, account: str, name: str) -> StreamAssignment:
+        """Take a change of a stream's peers back that is not complete. Returns the row; raises as create.
+
+        Those that had been the peers are again, with the replicas and the placement of then.
+        """
+        existing = self._row(account, name)
+        former = existing.former
+        if former is None:
+            raise errors.STREAM_RECONFIGURE_NOT_IN_PROGRESS.with_values()
+        if not set(former.peers) <= set(self._cluster.members):
+            raise errors.PEER_REMAP_FAILED.with_values()
+        config = attrs.evolve(existing.config, num_replicas=former.replicas, placement=former.placement)
+        if config == existing.config and former.peers == existing.peers:
+            return existing
+        return await self._reshape(existing, config, former.peers)
+
+    async def add_template(self, account: str, name: str, config: StreamConfig, max_streams: int) -> StreamTemplate:
+        """Have streams made by a template; durable on a majority. Raises as create."""
+        self._require_leadership()
+        metadata = {**(config.metadata or {}), TEMPLATE: name}
+        checked = self.checked(attrs.evolve(config, name="_", metadata=metadata), pedantic=False)
+        command = AddTemplate(
+            account=account, name=name, config=attrs.evolve(checked, name=""), max_streams=max_streams
+        )
+        verdict = await self._propose(command)
+        if verdict.error is not None:
+            raise verdict.error
+        return self._template(account, name)
+
+    async def remove_template(self, account: str, name: str) -> Sequence[StreamAssignment]:
+        """Delete a template with the streams that it has made, and return these. Raises as create."""
+        self._require_leadership()
+        found = self._template(account, name)
+        verdict = await self._propose(RemoveTemplate(account=account, name=name, incarnation=found.incarnation))
+        if verdict.error is not None:
+            raise verdict.error
+        return verdict.removed
+
+    async def create_by_template(self, account: str, subject: str) -> StreamCreated:
+        """The stream of a subject that a template takes, made if it is not there. Raises as create."""
+        self._require_leadership()
+        existing = self._machine.table.get(StreamKey(account, stream_of(subject)))
+        if existing is not None and template_of(existing.config) and existing.config.subjects == (subject,):
+            return StreamCreated(assignment=existing, fresh=False)
+        template = self._machine.table.templates.taking(account, subject.encode())
+        if template is None:
+            raise errors.STREAM_TEMPLATE_NOT_FOUND.with_values()
+        return await self.create(account, template.config_for(subject), pedantic=False)
+
+    def _template(self, account: str, name: str) -> StreamTemplate:
+        found = self._machine.table.templates.rows.get(StreamKey(account, name))
+        if found is None:
+            raise errors.STREAM_TEMPLATE_NOT_FOUND.with_values()
+        return found
 
     async def heal(self, members: Sequence[NodeId]) -> None:
         """Give the replicas of nodes that are no members of the meta group to others, where there are any."""
@@ -205,10 +288,7 @@ class MetaFrontend:
 
     async def remove(self, account: str, name: str) -> StreamAssignment:
         """Delete a stream and return its last row; durable on a majority of the meta group. Raises as create."""
-        self._require_leadership()
-        existing = self._machine.table.get(StreamKey(account, name))
-        if existing is None:
-            raise errors.STREAM_NOT_FOUND.with_values()
+        existing = self._row(account, name)
         command = RemoveStream(account=account, name=name, incarnation=existing.incarnation)
         return _granted(await self._propose(command))
 
@@ -224,6 +304,13 @@ class MetaFrontend:
         for node_id, name in sorted(self._cluster.online().items()):
             if known.get(node_id) != name:
                 await self._propose(NameNode(node_id=node_id, name=name))
+
+    def _row(self, account: str, name: str) -> StreamAssignment:
+        self._require_leadership()
+        existing = self._machine.table.get(StreamKey(account, name))
+        if existing is None:
+            raise errors.STREAM_NOT_FOUND.with_values()
+        return existing
 
     def _require_leadership(self) -> None:
         if self._machine.leading_term is None:
@@ -242,14 +329,42 @@ class MetaFrontend:
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
             raise errors.STREAM_SUBJECT_OVERLAP.with_values()
+        refused = self._machine.table.refused_by_template(account, config, is_new=ignore is None)
+        if refused is not None:
+            raise refused
 
     def _new_group_id(self, config: StreamConfig) -> GroupId:
         letter = "M" if config.storage is StorageType.MEMORY else "F"
         suffix = "".join(self._rng.choice(ALPHABET) for _ in range(GROUP_SUFFIX_CHARS))
         return GroupId(f"S-R{config.num_replicas}{letter}-{suffix}")
 
+    def _needed_by(self, command: Command) -> tuple[int, str]:
+        match command:
+            case AddTemplate():
+                return TEMPLATES, "a template"
+            case AssignStream():
+                return needed_by(command.config, self._level_keys)
+            case ReconfigureStream():
+                needed = needed_by(command.config, self._level_keys)
+                # A change of peers can be cancelled from that level on; below it is made all the same.
+                return max(needed, (MOVES, "a move")) if command.peers and not self._cluster.behind(MOVES) else needed
+        return FIRST, ""
+
+    async def _raise_level(self, level: int, feature: str) -> None:
+        """Have the table at this feature level. Raises ApiError when a member does not know it or is away."""
+        if level <= self._machine.table.feature_level:
+            return
+        if behind := self._cluster.behind(level):
+            text = f"{feature} needs feature level {level}: upgrade and start these servers first: {', '.join(behind)}"
+            raise errors.STREAM_INVALID_CONFIG.with_values(err=text)
+        log.info("the cluster uses feature level %d from now on, for %s", level, feature)
+        await self._propose(RaiseLevel(level=level))
+
     async def _propose(self, command: Command) -> CommandVerdict:
-        proposal = Proposal(kind=Kind.META, body=encode(command))
+        await self._raise_level(*self._needed_by(command))
+        body = encode(command)
+        decode(body)  # what cannot be decoded must not be committed: it would stop every member
+        proposal = Proposal(kind=Kind.META, body=body)
         if self._meta_group.group is None:
             raise Moved
         try:

@@ -83,8 +83,10 @@ class ProfileGossip:
             await trio.sleep(TELL_S)
 
 
-def first_profile(node_dir: NodeDir, tags: Iterable[str], limits: Mapping[StorageType, int]) -> NodeProfile:
-    """What a node says of itself before it holds anything.
+def first_profile(
+    node_dir: NodeDir, tags: Iterable[str], limits: Mapping[StorageType, int], *, level: int, server_id: str
+) -> NodeProfile:
+    """What a node says of itself before it holds anything; `level` is the feature level that it takes part in.
 
     A limit (bytes) that is not configured is three quarters of what there is, as in nats-server.
     """
@@ -93,4 +95,4 @@ def first_profile(node_dir: NodeDir, tags: Iterable[str], limits: Mapping[Storag
         StorageType.MEMORY: memory_bytes(),
     }
     capacity = {kind: count * 3 // 4 for kind, count in there.items()}
-    return NodeProfile(tags=lower(tags), capacity={**capacity, **limits})
+    return NodeProfile(tags=lower(tags), capacity={**capacity, **limits}, level=level, server_id=server_id)

@@ -20,6 +20,7 @@ from jetraft.raft.engine.leadership import MembershipChangeRefusedError
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
+from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.frontend import MetaFrontend
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from jetraft.raft.group import Group
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.model.signal import Signal
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class LeaderDuties:
         self._group: Group | None = None
         self._reshaper: Reshaper | None = None
         self._woken = trio.Event()
+        self.on_removed: Signal[[NodeId]] = Signal()  # a node that this one has taken out of the meta group
         machine.on_leader.connect(self.attend)
         if on_peer_up is not None:
             on_peer_up.connect(lambda _node: self.attend())
@@ -128,4 +129,5 @@ class LeaderDuties:
             raise errors.CLUSTER_NOT_AVAILABLE.with_values()
         if outcomes[0] is not Outcome.OK:
             raise AnswerLost
+        self.on_removed.emit(node_id)
         self.attend()

@@ -1,4 +1,4 @@
-"""What a node says of itself to the others: its tags, the bytes that it may hold, and those that it holds.
+"""What a node says of itself to the others: its server's id, its tags, the bytes that it may hold, and those it holds.
 
 It travels with what the mesh tells of a server, and is believed only as far as its types go: a node that says nothing,
 or nonsense, has no tags and takes anything. What it holds is told again when that has changed enough to matter, so
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ KEY: Final = "jetstream"  # in the mesh's metadata
 TAGS_MAX: Final = 64
 TAG_CHARS_MAX: Final = 256
 BYTES_MAX: Final = 1 << 62
+SERVER_ID_CHARS_MAX: Final = 64  # an nkey has 56
 TOLD_STEP_BYTES: Final = 1 << 20  # a smaller change of what is held is not told
 
 
@@ -31,6 +33,8 @@ class NodeProfile:
     capacity: Mapping[StorageType, int] = attrs.field(factory=dict)
     held: Mapping[StorageType, int] = attrs.field(factory=dict)
     is_short: bool = False  # of room on its disk: it takes no messages as a leader
+    level: int = FIRST  # the highest feature level that it takes part in
+    server_id: str = ""  # as clients see it; empty: not told
 
     def room(self, kind: StorageType, promised_bytes: int) -> int | None:
         """Bytes that may still be promised, above what is promised or held already; None for any number."""
@@ -50,6 +54,8 @@ class NodeProfile:
             "capacity": {kind.value: count for kind, count in self.capacity.items()},
             "held": {kind.value: count for kind, count in self.held.items()},
             "short": self.is_short,
+            "level": self.level,
+            "server_id": self.server_id,
         }
 
 
@@ -72,7 +78,21 @@ def unpack_profile(metadata: Mapping[str, Any]) -> NodeProfile:
     capacity, held = _counts(told.get("capacity")), _counts(told.get("held"))
     if capacity is None or held is None or len(tags) > TAGS_MAX:
         return UNKNOWN
-    return NodeProfile(tags=lower(tags), capacity=capacity, held=held, is_short=told.get("short") is True)
+    server_id = told.get("server_id", "")
+    if not isinstance(server_id, str) or len(server_id) > SERVER_ID_CHARS_MAX:
+        return UNKNOWN
+    return NodeProfile(
+        tags=lower(tags),
+        capacity=capacity,
+        held=held,
+        is_short=told.get("short") is True,
+        level=_level(told.get("level")),
+        server_id=server_id,
+    )
+
+
+def _level(told: object) -> int:
+    return told if type(told) is int and FIRST <= told <= LEVEL_MAX else FIRST
 
 
 def _counts(told: object) -> dict[StorageType, int] | None:

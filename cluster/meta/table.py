@@ -18,22 +18,28 @@ from jetraft.cluster.meta.commands import (
     CONFIG_BYTES_MAX,
     TEXT_BYTES_MAX,
     BadCommandError,
+    level_of,
     number,
     row_fields,
     row_of,
     text,
 )
 from jetraft.cluster.meta.node_load import PromisedLoad
+from jetraft.cluster.meta.templates import Templates, template_fields, template_of, template_row
 from jetraft.cluster.state.assignment import StreamKey
+from jetraft.store.model import errors
 from jetraft.store.model.errors import ApiError
+from jetraft.store.model.feature_level import FIRST
 from jetraft.store.model.ids import GroupId, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.store.model.config import StreamConfig
 
 SNAPSHOT_VERSION: Final = 2
+VERSION_WITH_LEVEL: Final = 3  # of a table above the first feature level
 # A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
 TOMBSTONES_MAX: Final = 10_000
 
@@ -45,6 +51,7 @@ class TableStatistics:
     streams: int
     nodes: int
     tombstones: int
+    feature_level: int
 
 
 class MetaTable:
@@ -58,6 +65,8 @@ class MetaTable:
         self._departures: OrderedDict[tuple[GroupId, NodeId], int] = OrderedDict()
         self._node_names: dict[NodeId, str] = {}
         self.promised_load = PromisedLoad()
+        self.feature_level = FIRST  # that entries may use
+        self.templates = Templates()
 
     @property
     def streams(self) -> Mapping[StreamKey, StreamAssignment]:
@@ -88,6 +97,27 @@ class MetaTable:
             found = min(claims.overlapping(pattern, ignore=ignore), default=None)
             if found is not None:
                 return found
+        return None
+
+    def made_by(self, account: str, template: str) -> Iterator[StreamAssignment]:
+        """Yield the streams that a template has made."""
+        return (row for row in self.of_account(account) if template_of(row.config) == template)
+
+    def refused_by_template(self, account: str, config: StreamConfig, *, is_new: bool) -> ApiError | None:
+        """Why a stream may not be: a template takes its subjects, or the one that makes it is gone or makes no more."""
+        templates = self.templates
+        made_by = template_of(config)
+        if not templates.rows and not made_by:
+            return None
+        if templates.overlapping(account, config.subject_filters, ignore=made_by):
+            return errors.STREAM_SUBJECT_OVERLAP.with_values()
+        if not made_by or not is_new:
+            return None
+        template = templates.rows.get(StreamKey(account, made_by))
+        if template is None:
+            return errors.STREAM_TEMPLATE_NOT_FOUND.with_values()
+        if sum(1 for _ in self.made_by(account, made_by)) >= template.max_streams:
+            return errors.MAXIMUM_STREAMS_LIMIT.with_values()
         return None
 
     def is_removed(self, group_id: GroupId, node_id: NodeId) -> bool:
@@ -139,6 +169,7 @@ class MetaTable:
         settled = attrs.evolve(
             assignment,
             leaving=(),
+            former=None,
             newcomers=tuple(node for node in assignment.newcomers if node not in assignment.leaving),
         )
         self.put(settled)
@@ -153,18 +184,21 @@ class MetaTable:
         streams = [row_fields(assignment) for assignment in self._streams.values()]
         nodes = sorted(self._node_names.items())
         departures = [[*who, revision] for who, revision in self._departures.items()]
-        packed: bytes = msgpack.packb([SNAPSHOT_VERSION, streams, list(self._tombstones.items()), departures, nodes])
-        return packed
+        fields = [streams, list(self._tombstones.items()), departures, nodes]
+        if self.feature_level == FIRST:
+            return bytes(msgpack.packb([SNAPSHOT_VERSION, *fields]))
+        templates = [template_fields(row) for row in self.templates.rows.values()]
+        return bytes(msgpack.packb([VERSION_WITH_LEVEL, *fields, templates, self.feature_level]))
 
     @classmethod
     def unpack(cls, packed: bytes) -> MetaTable:
         """Return the table of `pack`. Raises BadCommandError."""
         table = cls()
         try:
-            version, streams, tombstones, departures, nodes = msgpack.unpackb(
-                packed, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX
-            )
-            _check_version(version)
+            version, *fields = msgpack.unpackb(packed, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX)
+            table.feature_level = _level(version, fields)
+            templates = fields.pop() if version == VERSION_WITH_LEVEL else ()
+            streams, tombstones, departures, nodes = fields
             for fields in streams:
                 table.put(row_of(fields))
             for group_id, incarnation in tombstones:
@@ -173,20 +207,29 @@ class MetaTable:
                 table._departures[GroupId(text(group_id)), NodeId(text(node_id))] = number(revision)
             for node_id, name in nodes:
                 table.name_node(NodeId(text(node_id)), text(name))
-        except (ValueError, TypeError, ApiError, msgpack.UnpackException) as error:
+            for template in templates:
+                table.templates.put(template_row(template))
+        except (ValueError, TypeError, IndexError, ApiError, msgpack.UnpackException) as error:
             raise BadCommandError(f"meta snapshot of {len(packed)} bytes: {error}") from error
         return table
 
     def statistics(self) -> TableStatistics:
         """Return the sizes."""
         return TableStatistics(
-            streams=len(self._streams), nodes=len(self._node_names), tombstones=len(self._tombstones)
+            streams=len(self._streams),
+            nodes=len(self._node_names),
+            tombstones=len(self._tombstones),
+            feature_level=self.feature_level,
         )
 
 
-def _check_version(version: object) -> None:
+def _level(version: object, fields: list[object]) -> int:
+    """Take the level from the end of the fields; there is none in a table of the first level."""
+    if version == VERSION_WITH_LEVEL:
+        return level_of(fields.pop())
     if version != SNAPSHOT_VERSION:
-        raise ValueError(f"version {version}, expected {SNAPSHOT_VERSION}")
+        raise ValueError(f"version {version}, expected {SNAPSHOT_VERSION} or {VERSION_WITH_LEVEL}")
+    return FIRST
 
 
 def _patterns(assignment: StreamAssignment) -> list[bytes]:

@@ -84,6 +84,11 @@ class ClusterView:
         peer = self._peers().get(node_id) if self._peers else None
         return UNKNOWN if peer is None else unpack_profile(peer.metadata)
 
+    def behind(self, level: int) -> list[str]:
+        """Return the names of the members that are away, or do not know this feature level, in order."""
+        there = [node for node in self.members if self.is_up(node) and self.profile_of(node).level >= level]
+        return sorted(self.name_of(node) for node in self.members if node not in there)
+
     def is_up(self, node_id: NodeId) -> bool:
         """Say whether the node can be reached now."""
         if node_id == self.node_id:

@@ -41,7 +41,7 @@ from jetraft.cluster.calls.messages.backups import (
     RemoveQuestion,
 )
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
-from jetraft.cluster.consumers.frontend import within
+from jetraft.cluster.consumers.account_bounds import within
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors

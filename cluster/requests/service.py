@@ -24,7 +24,7 @@ from jetraft.store.model.state import StreamAlternate
 from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Container, Iterable, Sequence
 
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.calls.forward import Forwarder
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.leader_duties import LeaderDuties
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.meta_group import Transferable
+    from jetraft.cluster.meta.templates import StreamTemplate
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.requests.backup_transfers import Backups
     from jetraft.cluster.requests.inquiries import Inquiries
@@ -78,6 +79,7 @@ class ClusterService:
         listing: Listing,
         backups: Backups,
         advisories: NodeAdvisories,
+        accounts: Container[str],
     ) -> None:
         self.node_id = node_id
         self.cluster = cluster
@@ -93,6 +95,7 @@ class ClusterService:
         self._listing = listing
         self.backups = backups
         self.advisories = advisories
+        self._accounts = accounts
 
     # --- streams
 
@@ -128,9 +131,46 @@ class ClusterService:
             else:
                 yield row.config.name
 
+    async def add_template(self, account: str, name: str, config: StreamConfig, max_streams: int) -> StreamTemplate:
+        """Have streams made by a template. Raises ApiError or Moved."""
+        return await self._frontend.add_template(account, name, config, max_streams)
+
+    async def remove_template(self, account: str, name: str) -> Sequence[StreamAssignment]:
+        """Delete a template with its streams; the nodes that can be reached do not serve these any more."""
+        removed = await self._frontend.remove_template(account, name)
+        for row in removed:
+            await self.inquiries.let_holders_catch_up(row)
+        return removed
+
+    def templates_of(self, account: str) -> Sequence[StreamTemplate]:
+        """The templates of an account, by name. Raises Moved."""
+        self.owners.require_meta()
+        rows = self._machine.table.templates.rows.values()
+        return sorted((row for row in rows if row.account == account), key=lambda row: row.name)
+
+    def streams_made_by(self, template: StreamTemplate) -> Sequence[str]:
+        """The names of a template's streams, in order of creation."""
+        return [row.config.name for row in self._machine.table.made_by(template.account, template.name)]
+
     async def remove_stream_peer(self, account: str, name: str, peer: str) -> None:
         """Move a stream's replica away from a node. Raises ApiError: also when there is no other node for it."""
         await self._frontend.replace_peer(account, name, self.cluster.id_of(peer))
+
+    async def move_stream(self, account: str, name: str, placement: Placement | None, *, server: str) -> dict[str, Any]:
+        """Move a stream away from a server (empty: from any) to such nodes. Returns its info as a JSON object."""
+        self.owners.require_meta()
+        away = self.cluster.id_of(server) if server else None
+        if server and away is None:
+            raise errors.CLUSTER_SERVER_NOT_MEMBER.with_values()
+        return await self.info_of(await self._frontend.move(account, name, placement, away=away))
+
+    async def cancel_move(self, account: str, name: str) -> dict[str, Any]:
+        """Take a change of a stream's replicas back that is under way. Returns its info as a JSON object."""
+        return await self.info_of(await self._frontend.cancel_move(account, name))
+
+    def is_account_known(self, account: str) -> bool:
+        """Whether the account is one of the server's, or has streams all the same."""
+        return account in self._accounts or any(self._machine.table.of_account(account))
 
     async def remove_server(self, name: str) -> None:
         """Take a node, by name or id, out of the cluster. Raises ApiError or Moved."""

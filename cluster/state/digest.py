@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state import commands
     from jetraft.cluster.state.schedules import ScheduleTable
     from jetraft.cluster.state.source_header import SourcePosition
+    from jetraft.store.stream.chain import Chain
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -34,7 +35,7 @@ UNKNOWN: Final = b""
 
 @attrs.frozen(slots=True)
 class Digests:
-    """Of one slice: of its messages, and of its consumers. UNKNOWN when something could not be read."""
+    """Of one slice: of its messages, and of its consumers, sources and chain. UNKNOWN when one could not be read."""
 
     messages: bytes
     consumers: bytes
@@ -47,6 +48,7 @@ class Replicated(Protocol):
     consumers: dict[str, ConsumerState]
     sources: dict[bytes, SourcePosition]
     schedules: ScheduleTable
+    chain: Chain | None
 
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
@@ -60,6 +62,8 @@ def digests_of(replicated: Replicated, command: commands.Digest) -> Digests:
         consumers.update(digest_of_consumer(replicated.consumers[name]))
     if not command.after_name and replicated.sources:
         consumers.update(msgpack.packb(sorted((key, at.seq, at.identity) for key, at in replicated.sources.items())))
+    if not command.after_name and replicated.chain is not None:
+        consumers.update(msgpack.packb(replicated.chain.tree.pack()))
     try:
         messages = _digest_of_messages(replicated, command.first_seq, command.last_seq)
     except (StoreCorrupt, OSError):

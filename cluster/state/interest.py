@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from jetraft.store.stream.consumer_state import ConsumerState
+    from jetraft.store.stream.stream_store import StreamStore
 
 
 class SubjectSource(Protocol):
@@ -40,6 +41,12 @@ def unneeded_on_arrival(consumers: Collection[ConsumerState], first_seq: int, su
         if not subject.startswith(WAITING)
         and not any(wants(consumer, first_seq + place, subject) for consumer in consumers)
     ]
+
+
+def unneeded(consumers: Collection[ConsumerState], store: StreamStore) -> list[int]:
+    """Of all messages, those that no consumer wants: after a change of its filters, or of the retention."""
+    seqs = store.next_matches(store.visible(()), 1, store.messages)
+    return [seq for seq in seqs if not is_wanted(consumers, seq, store)]
 
 
 def unneeded_after_done(

@@ -8,7 +8,7 @@ decided. The machine tells its `StreamEvents` what has changed; only a leader do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -36,47 +36,21 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
-from jetraft.store.model.extensions import WAITING, hidden_by
+from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.subject import is_literal
+from jetraft.store.stream.chain import Chain
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jetraft.cluster.state.events import StreamEvents
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import Entry
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
-
-
-class StreamEvents(Protocol):
-    """Who wants to know what applying has changed: the replica around the machine."""
-
-    def config_changed(self, config: StreamConfig) -> None:
-        """A configuration took effect."""
-
-    def consumer_created(self, state: ConsumerState) -> None:
-        """A consumer exists."""
-
-    def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
-        """A consumer has a new configuration, or starts again."""
-
-    def consumer_deleted(self, state: ConsumerState) -> None:
-        """A consumer is gone."""
-
-    def purged(self, first_seq: int) -> None:
-        """Messages were purged or expired; nothing is left below `first_seq`."""
-
-    def applied(self, *, messages_added: bool) -> None:
-        """A batch of entries has been applied."""
-
-    def became_leader(self, term: int) -> None:
-        """This replica leads, and its state is complete."""
-
-    def became_follower(self, term: int, leader: NodeId | None) -> None:
-        """This replica follows, or the leader it knows has changed."""
 
 
 @attrs.frozen(slots=True)
@@ -102,6 +76,7 @@ class StreamMachine:
         self.hidden_consumers = 0  # of those: how many are another stream's, which lists and counts leave out
         self.last_msg_id = b""
         self.sources: dict[bytes, SourcePosition] = {}  # how far each source has been read, by its key
+        self.chain: Chain | None = None  # of a stream with `jetraft.chain`
         self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
         self.mutations = 0  # grows with every change of the set of messages; caches compare it
         self._events = events
@@ -126,14 +101,14 @@ class StreamMachine:
             config_revision=self.config_revision,
             schedules=self.schedules.to_list(self.is_live),
             sources=self.sources,
+            chain=None if self.chain is None else self.chain.tree.pack(),
             consumers=self.consumers.values(),
         ).encode()
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot."""
         found = Snapshot.decode(state)
-        self.last_msg_id = found.last_msg_id
-        self.config_revision = found.config_revision
+        self.last_msg_id, self.config_revision = found.last_msg_id, found.config_revision
         self.sources = dict(found.sources)
         self.config = StreamConfig.from_json(found.config) if found.config else None
         if self.config is not None:
@@ -143,6 +118,7 @@ class StreamMachine:
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
+        self.chain = None if found.chain is None else Chain.restore(found.chain)
         self.consumers = {consumer.name: consumer for consumer in found.consumers}
         self.hidden_consumers = sum(consumer.config.direct for consumer in self.consumers.values())
         self.mutations += 1
@@ -162,15 +138,15 @@ class StreamMachine:
 
     def statistics(self) -> MachineStatistics:
         """A frozen look."""
-        return MachineStatistics(
-            consumers=len(self.consumers), entries_applied=self._entries_applied, removals=self._removals
-        )
+        return MachineStatistics(len(self.consumers), self._entries_applied, self._removals)
 
     # --- messages
 
     def _apply_messages(self, entry: Entry) -> int:
         header = parse_header(entry.frame)
         last_seq = self.store.apply_messages(entry)
+        if self.chain is not None:
+            self.chain.tree.append(entry.frame)
         self.mutations += 1
         self.last_msg_id = b""
         flagged = flagged_records(entry.frame)
@@ -224,13 +200,10 @@ class StreamMachine:
         seqs = unneeded_on_arrival(consumers, first_seq, subjects_of(frame))
         self._remove([seq for seq in seqs if not self.store.is_lost(seq)] if self.store.lost() else seqs)
 
-    def _remove(self, seqs: Sequence[int], *, erase: bool = False) -> int:
-        if not seqs:
-            return 0
-        removed = len(self.store.remove(seqs, erase=erase))
-        self._removals += removed
-        self.mutations += 1
-        return removed
+    def _remove(self, seqs: Sequence[int]) -> None:
+        if seqs:
+            self._removals += len(self.store.remove(seqs))
+            self.mutations += 1
 
     # --- the stream itself
 
@@ -241,7 +214,7 @@ class StreamMachine:
             case commands.UpdateConfig() | commands.SetConfig():
                 return self._configure(command)
             case commands.Remove():
-                return self._remove(command.seqs, erase=command.erase)
+                return len(self.store.remove(command.seqs, erase=command.erase))
             case commands.RemoveBelow():
                 removed = self.store.remove_below(command.seq)
                 self._purged()
@@ -278,6 +251,8 @@ class StreamMachine:
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
         self.store.hide(hidden_by(self.config))
+        if (self.chain is not None) is not stream_extensions(config).chain:
+            self.chain = Chain() if self.chain is None else None
         self._events.config_changed(config)
         return removed
 
@@ -332,6 +307,11 @@ class StreamMachine:
             self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
         self._events.consumer_deleted(consumer)
 
+    @property
+    def vanished(self) -> int:
+        """Changes when a message goes for another reason than an ack: limits, age, deletes, purges, rollups."""
+        return self.store.last_seq - self.store.messages - self._removals
+
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
@@ -374,9 +354,8 @@ class StreamMachine:
 
     def last_for(self, pattern: bytes) -> int:
         """The last live sequence whose subject matches, 0 for none."""
-        if is_literal(pattern):
-            return self.store.last_for(pattern) or 0
-        return self.store.last_match((pattern,)) or 0
+        found = self.store.last_for(pattern) if is_literal(pattern) else self.store.last_match((pattern,))
+        return found or 0
 
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
@@ -401,6 +380,10 @@ class StreamMachine:
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
         return self.store.num_pending(self.store.visible(tuple(filters)), from_seq)
+
+    def next_and_left(self, filters: Sequence[bytes], from_seq: int, count: int) -> tuple[int, Runs]:
+        """(how many match at or above a sequence, the first of them)."""
+        return self.store.next_and_left(self.store.visible(tuple(filters)), from_seq, count)
 
     def load(self, seq: int) -> StoredMessage | None:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.config import ConsumerConfig, StreamConfig
 
-# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
-SNAPSHOT_VERSION: Final = 4
-WITHOUT_SOURCES: Final = 3  # written where there are none, so that earlier servers read it
+# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources, version 4
+# no chain.
+SNAPSHOT_VERSION: Final = 5
+WITHOUT_CHAIN: Final = 4  # written where there is none, so that earlier servers read it
+WITHOUT_SOURCES: Final = 3  # the same
 WITHOUT_SCHEDULES: Final = 2  # the same
 
 
@@ -35,13 +37,19 @@ class Snapshot:
     config_revision: int
     schedules: Any
     sources: Mapping[bytes, SourcePosition]
+    chain: Any  # MerkleTree.pack; None of a stream without a chain
     consumers: Iterable[ConsumerState]
 
     def encode(self) -> bytes:
         """All of it as msgpack; a version that earlier servers read where they know what is in it."""
         sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
-        version = SNAPSHOT_VERSION if sources else WITHOUT_SOURCES if self.schedules else WITHOUT_SCHEDULES
-        tables = (self.schedules, sources) if sources else (self.schedules,) if self.schedules else ()
+        version, tables = WITHOUT_SCHEDULES, tuple[object, ...]()
+        if self.chain is not None:
+            version, tables = SNAPSHOT_VERSION, (self.schedules, sources, self.chain)
+        elif sources:
+            version, tables = WITHOUT_CHAIN, (self.schedules, sources)
+        elif self.schedules:
+            version, tables = WITHOUT_SOURCES, (self.schedules,)
         head: tuple[object, ...] = version, self.config, self.store, self.dedup, self.ttl, self.last_msg_id
         head += (self.config_revision, *tables)
         packer = msgpack.Packer()
@@ -71,6 +79,7 @@ class Snapshot:
             config_revision=revision,
             schedules=tables[0] if tables else (),
             sources={key: SourcePosition(seq, identity) for key, seq, identity in sources},
+            chain=tables[2] if version > WITHOUT_CHAIN else None,
             consumers=[_consumer_of(body, tail) for body, tail in consumers],
         )
 

@@ -37,6 +37,7 @@ from jetraft.cluster.streams.puback import counter_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
 from jetraft.cluster.streams.refusals import answer_duplicate, refuse_all
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
+from jetraft.cluster.streams.schema_check import SchemaCheck
 from jetraft.cluster.streams.stored_form import as_stored
 from jetraft.cluster.streams.subject_bound import SubjectBound
 from jetraft.cluster.streams.subject_quota import SubjectQuota
@@ -47,7 +48,6 @@ from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.limits import NO_LIMITS
-from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
 if TYPE_CHECKING:
@@ -95,9 +95,10 @@ class PublishAdmission:
         self.config = config
         self._bound = SubjectBound.of(config, self._applied, self._bound)
         self._quota = SubjectQuota.of(config)
+        self._schemas = SchemaCheck.of(config)
         self._delays = stream_extensions(config).delayed
         self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
-        self._takes_plain &= self._bound is None and self._quota is None
+        self._takes_plain &= self._bound is None and self._quota is None and self._schemas is None
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
@@ -186,6 +187,10 @@ class PublishAdmission:
         """What the next message gets."""
         return self._next_seq
 
+    def skip_to(self, seq: int) -> None:
+        """The next message gets this sequence: what was proposed in this turn moves the stream there, once applied."""
+        self._next_seq = max(self._next_seq, seq)
+
     @property
     def in_flight_messages(self) -> int:
         """Messages proposed and not yet applied."""
@@ -237,8 +242,7 @@ class PublishAdmission:
         return self._message_bytes_max, messages_room, bytes_room, ENTRY_BYTES_MAX
 
     def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
-        rooms = self.plain_rooms()
-        if rooms is None:
+        if (rooms := self.plain_rooms()) is None:
             return start
         end = publish.records.take_plain(batch, start, *rooms, self._is_acked, self._delays)
         if end > start:
@@ -346,6 +350,8 @@ class PublishAdmission:
                 return duplicate
             check_last_msg_id(headers, self.last_msg_id)
             check_rollup(headers, self.config)
+        if self._schemas is not None:
+            self._schemas.check(message)
         self.check_room(publish, message)
         return None
 
@@ -370,7 +376,8 @@ class PublishAdmission:
         if config.discard is not DiscardPolicy.NEW:
             return
         if config.max_msgs_per_subject > 0:
-            at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
+            count = self.count_before(message.subject) + publish.records.count_of(message.subject)
+            at_subject_limit = count >= config.max_msgs_per_subject
         if at_subject_limit and config.discard_new_per_subject and not rolls_up(message, config):
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
@@ -383,18 +390,15 @@ class PublishAdmission:
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
-        return _last_in(publish.records, pattern) or self.last_seq_before(pattern)
+        return publish.last_seq_of(pattern) or self.last_seq_before(pattern)
 
     def last_seq_before(self, pattern: bytes) -> int:
         """The same without an open publish."""
         for earlier in reversed(self._in_flight):
-            found = _last_in(earlier.records, pattern)
+            found = earlier.last_seq_of(pattern)
             if found:
                 return found
         return self._applied.last_for(pattern)
-
-    def _count_of(self, publish: Publish, subject: bytes) -> int:
-        return self.count_before(subject) + publish.records.count_of(subject)
 
     def count_before(self, subject: bytes) -> int:
         """Messages of one subject, applied or in flight."""
@@ -406,19 +410,9 @@ class PublishAdmission:
 
     def held_before(self) -> tuple[int, int]:
         """Messages applied and in flight, and what they count against max_bytes."""
-        messages = self._applied.messages + self._in_flight_messages
-        return messages, self._applied.stored_bytes + self._in_flight_stored
+        applied = self._applied
+        return applied.messages + self._in_flight_messages, applied.stored_bytes + self._in_flight_stored
 
     def message_bytes(self, message: Candidate) -> int:
         """What a message will count against max_bytes."""
         return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
-
-
-def _last_in(records: RecordBatch, pattern: bytes) -> int:
-    return records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
-
-
-def _last_match(records: RecordBatch, pattern: bytes) -> int:
-    subjects = records.subjects()
-    places = [place for place, subject in enumerate(subjects) if matches(pattern, subject)]
-    return records.first_seq + places[-1] if places else 0

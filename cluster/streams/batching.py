@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.streams._staging import add_run
-from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, StagedRun, Step, Whole
+from jetraft.cluster.streams.atomic import (
+    COMMIT_BEFORE,
+    TIMED_OUT,
+    AtomicBatches,
+    Declined,
+    Kept,
+    StagedRun,
+    Step,
+    Whole,
+)
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
 from jetraft.cluster.streams.delaying import check_not_in_batch
 from jetraft.cluster.streams.fast import FastBatches, Place
 from jetraft.cluster.streams.members import Members, StreamBefore
 from jetraft.cluster.streams.puback import batch_ack, error_ack, puback_prefix
 from jetraft.cluster.streams.publish import Abandoned, InFastBatch
+from jetraft.cluster.streams.schema_check import SchemaCheck
 from jetraft.cluster.streams.traced import refused_text
 from jetraft.store.model import errors, message
 from jetraft.store.model.extensions import stream_extensions
@@ -66,14 +76,17 @@ class Batching:
         self._stream = stream
         self._domain = domain
         self._atomic = AtomicBatches(room)
+        self._schemas: SchemaCheck | None = None
         self._fast = FastBatches(room, puback_prefix(stream, domain))
 
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on; what it does not allow is dropped."""
         self._config = config
-        self._delays = stream_extensions(config).delayed  # a member that asks to wait is refused
-        if not config.allow_atomic:
+        schemas = SchemaCheck.of(config)
+        if not config.allow_atomic or schemas != self._schemas:  # what is staged was judged by other schemas
             self._atomic.end()
+        self._schemas = schemas
+        self._takes_runs = schemas is None and not stream_extensions(config).delayed  # what asks to wait is refused
         if not config.allow_batched:
             self._fast.end()
 
@@ -105,7 +118,7 @@ class Batching:
         record = captured[start : message.end]
         if message.is_fast:
             self._take_fast(admission, turn, record, message, now_ns)
-        elif self._is_kept(admission, turn, record, message, now_ns) and not self._delays:
+        elif self._is_kept(admission, turn, record, message, now_ns) and self._takes_runs:
             config = self._config
             message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
             return self._atomic.take_run(message.headers[b"Nats-Batch-Id"], captured, message.end, message_bytes_max)
@@ -136,6 +149,8 @@ class Batching:
         check_not_in_batch(member.hdr, self._config)
         if not self._config.allow_atomic:
             return Declined(errors.ATOMIC_PUBLISH_DISABLED.with_values())
+        if self._schemas is not None and member.headers.get(b"Nats-Batch-Commit") != COMMIT_BEFORE:
+            self._schemas.check(member)
         return self._atomic.take(member.headers, record, now_ns)
 
     def _refuse(self, turn: Turn, reply: bytes, member: Candidate, refused: Declined) -> None:

@@ -40,6 +40,8 @@ class Candidate:
     hdr: bytes
     payload_len: int
     headers: dict[bytes, bytes]  # those that start with Nats-
+    batch: bytes = b""  # where it was captured, at `start`
+    start: int = 0
     trace: int | None = None  # the number of its trace in this turn; the publisher hears of it from there
     is_trace_only: bool = False  # it is judged and not stored
     is_copy: bool = False  # of another stream's message
@@ -56,11 +58,18 @@ class Candidate:
             found.hdr,
             found.payload_len,
             nats_headers(found.hdr),
+            batch,
+            start,
             trace=found.origin & TRACE_NUMBERS if found.origin & TRACED_ORIGIN else None,
             is_trace_only=found.origin & TRACED_ORIGIN != 0 and found.origin & TRACED_ONLY != 0,
             is_copy=is_copy,
             has_ack=has_ack,
         )
+
+    @property
+    def payload(self) -> bytes:
+        """A copy of the payload."""
+        return capture_at(self.batch, self.start).payload
 
     @property
     def is_fast(self) -> bool:

@@ -159,13 +159,13 @@ class DirectGets:
         """Whether a request is kept until this replica has what it needs. Raises RefusedError."""
         wish = wish_of(asked.hdr, asked.payload)
         if wish.min_seq > self._store.last_seq:
-            if not self._held.hold(asked.record, wish.min_seq):
+            if not self._held.hold(asked.record, asked.origin, wish.min_seq):
                 raise RefusedError(behind(self._store.last_seq))
             return True
         wants_all = self._is_linearizable if wish.linearizable is None else wish.linearizable
         if not wants_all or is_confirmed:
             return False
-        if not self._unconfirmed.hold(asked.record):
+        if not self._unconfirmed.hold(asked.record, asked.origin):
             raise RefusedError(BUSY)
         return True
 

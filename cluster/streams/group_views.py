@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.store.model.state import ClusterInfo, PeerInfo
+from jetraft.cluster.peer_views import led_replicas, peer_infos
+from jetraft.store.model.state import ClusterInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jetraft.cluster.site import Site
     from jetraft.raft.group import Group
-    from jetraft.raft.group_spec import ReplicaLag
     from jetraft.store.stream.consumer_state import ConsumerState
 
 CONSUMERS_TOLD_MAX: Final = 1000  # each costs a look at the interest in its subject when a leader begins
@@ -25,18 +25,7 @@ def cluster_info(site: Site, group: Group) -> ClusterInfo:
         return ClusterInfo(leader=leader)
     # The group measures with the monotonic clock, so the Unix time of a beginning is counted back from now.
     since_ns = site.clock.unix_ns() - (site.clock.mono_ns() - group.leader_since_ns)
-    now_ns = site.clock.mono_ns()
-    replicas = tuple(
-        PeerInfo(
-            name=site.name_of(lag.node),
-            current=lag.current,
-            offline=lag.offline,
-            active_ns=silence_ns(lag, site.link_heard_ns(lag.node), now_ns),
-            lag=lag.lag_entries,
-            peer=lag.node,
-        )
-        for lag in group.replica_lag()
-    )
+    replicas = peer_infos(group, name_of=site.name_of, link_heard_ns=site.link_heard_ns, now_ns=site.clock.mono_ns())
     return ClusterInfo(
         name=site.cluster_name,
         raft_group=group.group_id,
@@ -44,11 +33,6 @@ def cluster_info(site: Site, group: Group) -> ClusterInfo:
         leader_since_ns=since_ns if leader else None,
         replicas=replicas,
     )
-
-
-def silence_ns(lag: ReplicaLag, heard_ns: int | None, now_ns: int) -> int:
-    """How long nothing came from a member's node. A group that rests says nothing for hours; its nodes' links do."""
-    return lag.active_ns if heard_ns is None else min(lag.active_ns, max(0, now_ns - heard_ns))
 
 
 def announce_leader(site: Site, group: Group, stream: str, consumers: Iterable[ConsumerState]) -> None:
@@ -68,5 +52,4 @@ def announce_consumers(site: Site, group: Group, stream: str, consumers: Iterabl
 
 
 def _replicas(site: Site, group: Group) -> list[dict[str, Any]]:
-    own = {"name": site.name_of(group.node_id), "current": True, "active": 0, "peer": group.node_id}
-    return [*(peer.to_json_dict() for peer in cluster_info(site, group).replicas), own]
+    return led_replicas(group, name_of=site.name_of, link_heard_ns=site.link_heard_ns, now_ns=site.clock.mono_ns())

@@ -2,7 +2,8 @@
 
 A follower applies a message a few milliseconds after its acknowledgement left (raft/engine/port.py: commit_notice_ns).
 A client that has published and reads its own write, from whichever replica answers, would be refused just then; waiting
-costs it less than asking again. Bounded in number, bytes and time; beyond that a request is refused at once.
+costs it less than asking again. Bounded in number, bytes and time, also of one connection (get_places.py); beyond that
+a request is refused at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.cluster.streams.get_places import GetPlaces
 from jetraft.store.model.fifo import Fifo
 
 if TYPE_CHECKING:
@@ -20,15 +22,14 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
 
 HELD_NS: Final = 250_000_000  # half of what nats-py waits for an answer: the refusal still arrives
-HELD_MAX: Final = 1024  # requests, of one replica
-HELD_BYTES_MAX: Final = 1 << 20  # of all their bytes
 
 
 @attrs.frozen(slots=True)
 class Held:
-    """A captured request, the position that it needs, and until when it may wait."""
+    """A captured request, its connection, the position that it needs, and until when it may wait."""
 
     capture: bytes
+    client: int
     min_last_seq: int
     deadline_ns: int
 
@@ -36,26 +37,25 @@ class Held:
 class HeldGets:
     """The held requests of one replica. `give_up` gets the captures of those whose time is over."""
 
-    __slots__ = ("_bytes", "_clock", "_give_up", "_held", "_timer", "_timers")
+    __slots__ = ("_clock", "_give_up", "_held", "_places", "_timer", "_timers")
 
     def __init__(self, timers: Timers, clock: Clock, give_up: Callable[[bytes], None]) -> None:
         self._timers = timers
         self._clock = clock
         self._give_up = give_up
         self._held: Fifo[Held] = Fifo()  # by deadline: all wait for the same time
-        self._bytes = 0
+        self._places = GetPlaces()
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
         """How many are held."""
         return len(self._held)
 
-    def hold(self, capture: bytes, min_last_seq: int) -> bool:
-        """Keep a request; False when there is no room for it."""
-        if len(self._held) >= HELD_MAX or self._bytes + len(capture) > HELD_BYTES_MAX:
+    def hold(self, capture: bytes, client: int, min_last_seq: int) -> bool:
+        """Keep a request; False when there is no room for it, or not for this connection."""
+        if not self._places.take(client, len(capture)):
             return False
-        self._bytes += len(capture)
-        self._held.append(Held(capture, min_last_seq, self._clock.mono_ns() + HELD_NS))
+        self._held.append(Held(capture, client, min_last_seq, self._clock.mono_ns() + HELD_NS))
         self._wake_for_first()
         return True
 
@@ -68,14 +68,14 @@ class HeldGets:
         self.drop()
         for held in rest:
             self._held.append(held)
-            self._bytes += len(held.capture)
+            self._places.take(held.client, len(held.capture))
         self._wake_for_first()
         return b"".join(held.capture for held in ready)
 
     def drop(self) -> None:
         """Forget all of them."""
         self._held.clear()
-        self._bytes = 0
+        self._places.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -90,7 +90,7 @@ class HeldGets:
         over: list[bytes] = []
         while self._held and self._held[0].deadline_ns <= now_ns:
             held = self._held.popleft()
-            self._bytes -= len(held.capture)
+            self._places.give_back(held.client, len(held.capture))
             over.append(held.capture)
         self._wake_for_first()
         if over:

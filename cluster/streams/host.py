@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.replica_logs import ReplicaLogs, Wish, has_checkpoints, members_of
-from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
 from jetraft.store.disk.io import run_blocking
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.memory_groups import MemoryGroups
+    from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
     from jetraft.store.ledger.node_dir import NodeDir
@@ -85,6 +85,9 @@ class StreamHost:
 
     def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamReplica:
         try:
+            # A server without a stream is ready without these 80 modules, and loads them then (api/late_imports.py).
+            from jetraft.cluster.streams.replica import StreamReplica  # noqa: PLC0415
+
             return StreamReplica.start(assignment=assignment, log=log, site=self.site_of(assignment.account))
         except BaseException:
             log.close()

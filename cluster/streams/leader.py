@@ -15,6 +15,7 @@ from jetraft.cluster.consumers.ack_publish import AckOutcome
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
+from jetraft.cluster.meta.templates import captured_subjects
 from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.ack_publish import admit_with_ack
 from jetraft.cluster.streams.ack_sending import AckSending
@@ -27,12 +28,11 @@ from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, Le
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
 from jetraft.cluster.streams.refusals import why_full
+from jetraft.cluster.streams.removals import accepted
 from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
-from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
-from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.extensions import keeps_schedules
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.origins._plain import SourceRun
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
+    from jetraft.cluster.state import commands
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.cluster.streams._admission import RecordBatch
     from jetraft.cluster.streams.publish import Abandoned, Admitted, Publish, TraceOutcome
@@ -61,7 +62,7 @@ class StreamLeadership:
         assert machine.config is not None, "the first entry of a stream is its configuration"
         self._site = site
         self._group = group
-        self._term = group.term
+        self.term = group.term
         self._machine = machine
         self._config: StreamConfig = machine.config
         self._stream = machine.config.name.encode()
@@ -72,6 +73,7 @@ class StreamLeadership:
         self._transfer_timer: TimerHandle | None = None
         self._is_expectant = False  # the leader before has yet to give what it holds
         self._expected: ExpectedHeld | None = None  # that, when this one has handed over meanwhile
+        self._vanished = machine.vanished
         self._promoted_at: int | None = None  # a mirror no more: takes publishes when this sequence is applied
         self.origins: Origins | None = None  # of a mirror, or of a stream with sources
         self._direct_of_origin: DirectGets | None = None  # of a mirror that answers what its origin is asked
@@ -99,10 +101,8 @@ class StreamLeadership:
 
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
-        config, site = self._config, self._site
-        self.admission = PublishAdmission(
-            config, self._machine, domain=site.domain, room=site.batches, limits=site.queues
-        )
+        config, site, machine = self._config, self._site, self._machine
+        self.admission = PublishAdmission(config, machine, domain=site.domain, room=site.batches, limits=site.queues)
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
@@ -166,13 +166,8 @@ class StreamLeadership:
 
     def _propose(self, admitted: Admitted) -> None:
         for publish in admitted.publishes:
-            records = publish.records
-            proposal = Proposal(
-                kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=[memoryview(records)]
-            )
-            self._group.propose(
-                proposal, partial(self._published, publish), committed=partial(self._acknowledge, publish)
-            )
+            acknowledge = partial(self._acknowledge, publish)
+            self._group.propose(publish.proposal(), partial(self._published, publish), committed=acknowledge)
         for outcome in admitted.traced:
             self._settle_trace(outcome)
         for abandoned in admitted.abandoned:
@@ -229,15 +224,18 @@ class StreamLeadership:
             self._republish(first_seq, records)
 
     def _republish(self, first_seq: int, records: RecordBatch | bytes) -> None:
-        if self._republisher is not None:
-            copies = self._republisher.copies(first_seq, records)
-            if copies:
-                self._site.outbox.send_batch(copies)
+        if self._republisher is not None and (copies := self._republisher.copies(first_seq, records)):
+            self._site.outbox.send_batch(copies)
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Count what is applied no longer among what is in flight."""
         if outcome is Outcome.OK and not self._ended:
             self.admission.settled(publish)
+
+    def accept_purge(self, purge: commands.Purge) -> commands.Purge:
+        """The purge that is to be proposed in this turn (removals.py). Raises NotLeaderError."""
+        may_propose = not self._ended and self._promoted_at is None and self._group.core.accepts_proposals
+        return accepted(purge, self.admission, self._machine, may_propose=may_propose)
 
     # --- copies of other streams' messages
 
@@ -248,8 +246,7 @@ class StreamLeadership:
 
     def admit_copies(self, batch: bytes) -> tuple[int, ApiError | None]:
         """Judge and propose copies in this turn: how many at the end are passed over, or not judged with an error."""
-        refused = self.refusal()
-        if refused is not None:
+        if (refused := self.refusal()) is not None:
             return sum(1 for _ in captures(batch)), refused
         copies = admit_copies(self.admission, self._mapped(batch), self._stamps.now_ns())
         self._propose(copies.admitted)
@@ -321,7 +318,8 @@ class StreamLeadership:
             self._republisher.applied()
         if self._scheduler is not None:
             self._scheduler.applied()
-        if messages_added:
+        if messages_added or self._vanished != self._machine.vanished:
+            self._vanished = self._machine.vanished
             self.dispatcher.pump()
             self._expiry.messages_added()
         if self.origins is not None:
@@ -354,12 +352,12 @@ class StreamLeadership:
         sink, self._sink = self._sink, None
         handovers, outbox = self._site.handovers, self._site.outbox
         if self._is_expectant and handovers is not None and self._group.core.has_handed_over:
-            self._expected = ExpectedHeld(term=self._term)
+            self._expected = ExpectedHeld(term=self.term)
             handovers.leave(self._group, self._expected)
         if sink is None:
             return
         if handovers is not None and self._group.core.has_handed_over:
-            left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held, term=self._term)
+            left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held, term=self.term)
             handovers.leave(self._group, left)
         else:
             outbox.remove_sink(sink)
@@ -367,7 +365,7 @@ class StreamLeadership:
     def _begin_to_listen(self) -> None:
         """Capture at once, or when the leader before, which has asked this one to lead, captures no more."""
         handovers = self._site.handovers
-        if handovers is not None and self._group.core.handed_by is not None and self._config.subjects:
+        if handovers is not None and self._group.core.handed_by is not None and captured_subjects(self._config):
             self._is_expectant = True
             handovers.fetch(self._group, self._take_over)
             return
@@ -375,6 +373,11 @@ class StreamLeadership:
         self._listen()
         if held:
             self.on_publishes(held)
+
+    @property
+    def is_admitting(self) -> bool:
+        """Whether publishes are taken now, and not held for another leader."""
+        return not self._ended and not self._is_expectant and self._group.core.accepts_proposals
 
     def _take_over(self, held: bytes) -> None:
         self._is_expectant = False
@@ -387,7 +390,7 @@ class StreamLeadership:
 
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""
-        subjects = tuple(dict.fromkeys(self._config.subjects))
+        subjects = tuple(dict.fromkeys(captured_subjects(self._config)))
         if subjects == self._subjects or self._is_expectant:
             return
         outbox, old = self._site.outbox, self._sink

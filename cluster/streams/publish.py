@@ -8,6 +8,9 @@ import attrs
 
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
+from jetraft.raft.engine.port import Proposal
+from jetraft.store.frames.format import Kind
+from jetraft.store.model.subject import is_literal, matches
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
@@ -26,6 +29,19 @@ class Publish:
     duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
     answers: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, ack), where the records have none of their own
     in_fast: list[InFastBatch] = attrs.Factory(list)
+
+    def proposal(self) -> Proposal:
+        """The entry that it is to become."""
+        records = self.records
+        body = [memoryview(records)]
+        return Proposal(kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=body)
+
+    def last_seq_of(self, pattern: bytes) -> int:
+        """The last sequence of a subject, or of all that match a pattern; 0 when there is none."""
+        if is_literal(pattern):
+            return self.records.last_seq_of(pattern)
+        found = [place for place, subject in enumerate(self.records.subjects()) if matches(pattern, subject)]
+        return self.records.first_seq + found[-1] if found else 0
 
     def acks(self, stream: bytes, domain: str = "") -> bytes:
         """The positive acks as a batch for `Outbox.send_batch`."""

@@ -1,4 +1,4 @@
-"""Which removals a stream's configuration allows, and the commands that carry them out. Pure.
+"""Which removals a stream's configuration allows, and the commands that carry them out.
 
 Every removal is an entry, so what is refused is refused here, by the leader, before anything is proposed.
 """
@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.interest import unneeded
+from jetraft.raft.engine.port import Proposal
+from jetraft.raft.proposals import NotLeaderError
+from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
+from jetraft.store.model.config import RetentionPolicy
+from jetraft.store.stream.stream_store import EVERYTHING, SEQ_MAX
 
 if TYPE_CHECKING:
+    from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.cluster.streams.admit import PublishAdmission
+    from jetraft.raft.group import Group
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.requests import JSApiStreamPurgeRequest
 
@@ -30,6 +41,41 @@ def purge_of(config: StreamConfig, request: JSApiStreamPurgeRequest) -> commands
         below_seq=request.seq or None,
         keep=request.keep or None,
     )
+
+
+def accepted(
+    purge: commands.Purge, admission: PublishAdmission, machine: StreamMachine, *, may_propose: bool
+) -> commands.Purge:
+    """The purge as it is to be proposed in this turn: what is published after it continues where it moves the stream.
+
+    What a mirror has comes with a sequence of its origin, so a purge does not move it: it ends at what is there. Raises
+    NotLeaderError while leadership is handed over, as the admission must not follow what is then refused, and while a
+    mirror that was promoted takes no publishes yet.
+    """
+    is_whole = purge.subject in (None, EVERYTHING) and not purge.keep
+    seq = min(purge.below_seq or 0, SEQ_MAX)
+    if not is_whole or seq <= admission.next_seq:
+        return purge
+    if not may_propose:
+        raise NotLeaderError("leadership is handed over")
+    if admission.config.mirror is not None:
+        return attrs.evolve(purge, below_seq=machine.next_seq)
+    admission.skip_to(seq)
+    return purge
+
+
+def remove_unneeded(group: Group, machine: StreamMachine) -> None:
+    """Remove what is left over in a stream with interest retention that was changed, or whose consumer was.
+
+    The leader proposes it, as it proposes deletions: how the change itself is applied is the same in all versions.
+    Source: stream.go, checkInterestState; consumer.go, cleanupNoInterestMessages.
+    """
+    if machine.config is None or machine.config.retention is not RetentionPolicy.INTEREST:
+        return
+    seqs = unneeded(machine.consumers.values(), machine.store)
+    if seqs:
+        body = commands.encode_stream_command(commands.Remove(seqs=commands.to_runs(seqs), erase=False))
+        group.propose(Proposal(kind=Kind.STREAM_OP, body=body))
 
 
 def deletion_of(config: StreamConfig, seq: int, *, erase: bool) -> commands.Remove | None:

@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from jetraft.cluster.backup.restoration import Restoration, is_marked
-from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
+from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.membership.reshaper import Reshaper
-from jetraft.cluster.origins.origins import mirror_info, source_infos
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.cluster.streams.asked import message_asked_for
+from jetraft.cluster.streams.desired import with_desired
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.group_views import CONSUMERS_TOLD_MAX, announce_consumers, announce_leader, cluster_info
 from jetraft.cluster.streams.leader import StreamLeadership
-from jetraft.cluster.streams.removals import deletion_of, purge_of
+from jetraft.cluster.streams.loss_news import LossNews
+from jetraft.cluster.streams.removals import deletion_of, purge_of, remove_unneeded
+from jetraft.cluster.streams.stream_infos import stream_info
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.state import StreamInfo
 from jetraft.store.stream.retention import SizeModel, limits_of
 from jetraft.store.stream.stream_store import StreamStore
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
-    from jetraft.store.model.state import ClusterInfo, ConsumerInfo
+    from jetraft.store.model.state import ClusterInfo, ConsumerInfo, StreamInfo
     from jetraft.store.port import GroupLog, StoreCorrupt
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StoreStatistics
@@ -82,6 +83,8 @@ class StreamReplica:
         self._reshaper: Reshaper | None = None
         self._retired = False
         self._to_tell: bool | None = None  # members have forgotten messages which this one may not have: all of them?
+        self._loss_news = LossNews()
+        self._changed_ns = site.clock.unix_ns()  # since when this assignment is known here
         self._group: Group | None = None  # while the state is being recovered
         self._log = log
         self._direct = DirectGets(site, self.machine, config.name, row=assignment)
@@ -104,7 +107,6 @@ class StreamReplica:
         self._share_config()
         if not is_marked(self.config):
             self._direct.follow(self.config)
-        self._share_config()
 
     # --- what the service reads
 
@@ -150,18 +152,9 @@ class StreamReplica:
 
     def info(self) -> StreamInfo:
         """The stream as this replica knows it; exact on the leader."""
-        state = attrs.evolve(self.machine.store.state, consumer_count=self.consumer_count)
         origins = None if self._leadership is None else self._leadership.origins
-        return StreamInfo(
-            config=self.config,
-            created_ns=self.assignment.created_ns,
-            state=state,
-            domain=self._site.domain,
-            cluster=self.cluster(),
-            mirror=mirror_info(self.config, origins),
-            sources=source_infos(self.config, self.machine, origins),
-            ts_ns=self._site.clock.unix_ns(),
-        )
+        cluster = with_desired(self.cluster(), self._site, self.group, self.assignment, self._changed_ns)
+        return stream_info(self._site, self.assignment, self.machine, cluster, origins)
 
     def cluster(self) -> ClusterInfo:
         """Leader and other replicas, by server name."""
@@ -180,7 +173,7 @@ class StreamReplica:
 
     def reconfigure(self, assignment: StreamAssignment) -> None:
         """Take over a newer assignment; the leader proposes its configuration."""
-        self.assignment = assignment
+        self.assignment, self._changed_ns = assignment, self._site.clock.unix_ns()
         self._share_config()
         self._propose_config()
         self.look_after_members()
@@ -197,8 +190,7 @@ class StreamReplica:
 
     async def purge(self, request: JSApiStreamPurgeRequest) -> int:
         """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
-        self._leading()
-        removed = await self._change(purge_of(self.config, request))
+        removed = await self._change(self._leading().accept_purge(purge_of(self.config, request)))
         assert isinstance(removed, int)
         self.group.checkpoint()
         return removed
@@ -240,6 +232,13 @@ class StreamReplica:
         """The consumers of the stream, without those through which other streams read it."""
         return [name for name, state in self.machine.consumers.items() if not state.config.direct]
 
+    def take_publishes(self, batch: bytes) -> bool:
+        """Admit captured messages that were brought here; False when this replica does not lead, or hands over."""
+        if self._leadership is None or not self._leadership.is_admitting:
+            return False
+        self._leadership.on_publishes(batch)
+        return True
+
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership over; True when that has begun."""
         return self.group.transfer_leadership(to)
@@ -273,7 +272,7 @@ class StreamReplica:
             store=self.machine.store.statistics(),
         )
 
-    # --- events of the machine (machine.StreamEvents)
+    # --- events of the machine (cluster/state/events.py)
 
     def became_leader(self, _term: int) -> None:
         """Make sure that the configuration is in the log, then lead."""
@@ -283,9 +282,12 @@ class StreamReplica:
             self._propose_note(by_all=began_empty or self._to_tell is True)
         self._lead()
 
-    def became_follower(self, _term: int, _leader: NodeId | None) -> None:
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
         """Drop everything that belonged to the term."""
+        term_led = None if self._leadership is None else self._leadership.term
         self._end_leadership()
+        if term_led == term and leader is None and self.group.failed is None:
+            self._loss_news.tell(self._site, self.group, self.config.name, self.machine.consumers.values())
         self._changed()
 
     def config_changed(self, config: StreamConfig) -> None:
@@ -293,12 +295,12 @@ class StreamReplica:
         self._share_config()
         if self._group is None:
             return  # recovery: roles come later
-        config = self.config
-        if not is_marked(config):
+        if not is_marked(config := self.config):
             self._direct.follow(config)
         self._lead()
         if self._leadership is not None:
             self._leadership.config_changed(config)
+            remove_unneeded(self.group, self.machine)
         self._changed()
 
     def consumer_created(self, state: ConsumerState) -> None:
@@ -312,6 +314,7 @@ class StreamReplica:
         """A consumer has changed."""
         if self._leadership is not None:
             self._leadership.dispatcher.updated(state, is_reset=is_reset)
+            remove_unneeded(self.group, self.machine)
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
@@ -372,7 +375,7 @@ class StreamReplica:
         if leadership is not None:
             for consumer in self.consumer_names()[:CONSUMERS_TOLD_MAX] if is_removed else ():
                 self._site.advisories.consumer_action(self.config.name, consumer, "delete")
-            leadership.end(reason, is_removed=is_removed)
+            leadership.end(STATUS_DELETED if is_removed else reason, is_removed=is_removed)
         reshaper, self._reshaper = self._reshaper, None
         if reshaper is not None:
             reshaper.end()
@@ -383,12 +386,11 @@ class StreamReplica:
             self._group.distrust(error)
 
     def _report_settled(self) -> bool:
-        """Tell the meta group that those who were leaving are out; say whether that has to be looked after."""
-        if not self.assignment.leaving:
-            return False
-        if self.group.configuration_is_committed:
+        """Tell the meta group that the members are the peers; say whether that has to be looked after."""
+        is_changing = self.assignment.is_changing
+        if is_changing and self.group.configuration_is_committed:
             self._site.on_settled(self.assignment)
-        return True
+        return is_changing
 
     def _share_config(self) -> None:
         """Keep one object where the configuration in force equals the assigned one: a node has many streams."""
@@ -398,8 +400,7 @@ class StreamReplica:
     def _propose_config(self) -> None:
         """Bring the assigned configuration into the log when that of an earlier revision is in force."""
         row, machine = self.assignment, self.machine
-        in_force = machine.config_revision
-        is_due = in_force < row.revision or (in_force == row.revision and machine.config != row.config)
+        is_due = (machine.config_revision, machine.config == row.config) < (row.revision, True)
         if is_due and self._site.is_table_proved() and self.group.is_leader:
             self.group.propose(_proposal(commands.SetConfig(encode_config(row.config), row.revision)))
 

@@ -43,6 +43,8 @@ def check_schedule(candidate: Candidate, config: StreamConfig, now_ns: int) -> N
         return
     if not config.allow_msg_schedules:
         _refuse(errors.MESSAGE_SCHEDULES_DISABLED)
+    if candidate.subject.startswith(WAITING):  # what it produces would count as a message that was judged already
+        _refuse(errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     pattern, zone = headers[message.SCHEDULE].decode(errors="replace"), headers.get(TIME_ZONE)
     zone_name = None if zone is None else zone.decode(errors="replace")
     if zone_name is not None and zone_of(zone_name) is None:

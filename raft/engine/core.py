@@ -50,6 +50,7 @@ class Core:
     __slots__ = ()
 
     members_may_change: Final = True
+    founders_lead_at_once: Final = True
 
     # Terms and votes.
 

@@ -31,6 +31,11 @@ class Decider(Protocol):
         """Whether this engine follows changes of a group's members."""
         ...
 
+    @property
+    def founders_lead_at_once(self) -> bool:
+        """Whether the only member of an empty group leads before its vote is durable (decision 116)."""
+        ...
+
     # Terms and votes.
 
     def stand(self, member: "Member", now_ns: int) -> None:

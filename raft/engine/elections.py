@@ -73,6 +73,8 @@ def stand(member: "Member", now_ns: int, *, transfer: bool) -> None:
     member.decider.stand(member, now_ns)
     member.role = Role.CANDIDATE
     member.ballot = _begin(member, member.term, now_ns, preliminary=False, transfer=transfer)
+    if member.is_founder and member.decider.founders_lead_at_once:
+        member.decider.count_own_vote(member, member.ballot, now_ns)
 
 
 def _begin(  # noqa: PLR0913  (what a ballot is)

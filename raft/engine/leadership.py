@@ -94,7 +94,8 @@ class Leadership:
         self._first_index = noop_index or log.last_index + 1  # where the entries of this term begin
         self._follow_members(next_index=self._first_index)
         self.term_start_index = log.last_index  # once this is applied the state is complete
-        if noop_index is None and (commit_index < log.last_index or not log.last_index):
+        has_others = configurations.current.members != (setup.node_id,)
+        if noop_index is None and (commit_index < log.last_index or (has_others and not log.last_index)):
             self._first_index = self.term_start_index = self._begin_term()
         self.check_contact(now_ns)
 

@@ -315,6 +315,15 @@ class Member:
         return self.setup.eager and self.log.last_index == 0
 
     @property
+    def is_founder(self) -> bool:
+        """Whether the group is this member alone, and nothing was ever written in it.
+
+        Its vote need not be durable before it leads (decision 116): there is no other member that it could give it to
+        or speak to, no entry that it could contradict, and what it writes is durable with the vote or not at all.
+        """
+        return self.configuration.members == (self.node_id,) and not self.log.last_index and self.term == 1
+
+    @property
     def may_stand(self) -> bool:
         """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
         return self.node_id in self.configuration.voters

@@ -47,6 +47,7 @@ class Guard:
     __slots__ = ("_is_alone", "replica")
 
     members_may_change: Final = False
+    founders_lead_at_once: Final = False  # its disk is a second voter (`count_own_vote`)
 
     def __init__(self, replica: PySyncObjReplica, *, is_alone: bool) -> None:
         """`is_alone`: in a group of one, whose other voter is its own disk (`other_voters`)."""

@@ -55,7 +55,7 @@ from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.recovery import RecoveryMode
-from jetraft.store.log.start import LogOptions
+from jetraft.store.log.start import BEGUN_BYTES_MAX, LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreFailed, StoreMisplaced
 
@@ -91,16 +91,23 @@ class Repairs:
         *,
         secrets: Secrets | None = None,
         available_bytes: Callable[[], int] | None = None,
+        begun_bytes_max: int = BEGUN_BYTES_MAX,
         on_heard: Callable[[GroupId], None] = lambda _group_id: None,
         has_forgotten: Callable[[LogKey], bool] = lambda _key: False,
     ) -> None:
         """`on_heard` tells of a group whose log waits: a member that was asked in vain is there now.
 
         `has_forgotten` says of which groups this node has nothing any more that counts, and asks to be admitted.
+        `begun_bytes_max` is how much of a log the ledger may have (decision 116).
         """
         self._manager = manager
         self._links = links
-        self._options = LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets, available_bytes=available_bytes)
+        self._options = LogOptions(
+            mode=RecoveryMode.SALVAGE,
+            secrets=secrets,
+            available_bytes=available_bytes,
+            begun_bytes_max=begun_bytes_max,
+        )
         self._pending = PendingRepairs()
         self._distrusted: set[LogKey] = set()  # a write to them has failed in this process
         self._silence: Silence[LogKey] = Silence()

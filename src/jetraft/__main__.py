@@ -11,10 +11,11 @@ import _signal  # type: ignore[import-not-found]  # the compiled part of `signal
 def main() -> int:
     """Entry point of the console script; returns the exit status."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    from jetraft.api.class_code import ClassCode  # noqa: PLC0415  see the module
-    from jetraft.api.collector import spare_imports  # noqa: PLC0415
+    from jetraft.api.collector import spare_imports  # noqa: PLC0415  see the modules
 
     spare_imports()
+    from jetraft.api.class_code import ClassCode  # noqa: PLC0415
+
     code = ClassCode.install()
     from jetraft.api.cli.main import main as command  # noqa: PLC0415  its classes are the first that profit
 

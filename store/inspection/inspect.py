@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
+from jetraft.store.blocks.block import entry_of
 from jetraft.store.blocks.damage_scan import DamageScan, Gap, frame_kind, is_in, scan_damage
 from jetraft.store.blocks.proofs import indexes_of
 from jetraft.store.disk.files import TMP_SUFFIX
@@ -257,11 +258,12 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         found.notes += [f"{name}: does not count" for name in generations if name != generation]
     elif state is None:
         found.notes.append("the ledger has no record of this group")
-    if not generations:
+    has_files = state is None or state.expects_files  # or should have: a log may have no more than its records
+    if not generations and has_files:
         found.damage.append("there is no log")
     identity = _identity_of(path, generation)
     if identity is None:
-        found.damage.append("no file has a sound owner")
+        found.damage += ["no file has a sound owner"] if has_files else []
         group_id, incarnation = _key_of(path)
         identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=incarnation)
     log = path / generation
@@ -275,6 +277,9 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
     blocks = _blocks(log, log_names, identity, expected, found)
     _check_span(blocks, expected, found)
     promised = None if state is None else state.hard_state
+    begun = [] if state is None or blocks else [entry_of(frame) for frame in state.begun]
+    if begun:
+        found.notes.append(f"entries 1 to {len(begun)} are in the ledger")
     if promised is None:
         found.notes.append("no term and vote yet")
     return GroupView(
@@ -283,9 +288,9 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         incarnation=identity.incarnation,
         node_id=identity.node_id,
         generation=generation,
-        first_index=blocks[0].first_index if blocks else 0,
-        last_index=blocks[-1].last_index if blocks else 0,
-        last_term=blocks[-1].last_term if blocks else 0,
+        first_index=blocks[0].first_index if blocks else min(1, len(begun)),
+        last_index=blocks[-1].last_index if blocks else len(begun),
+        last_term=blocks[-1].last_term if blocks else begun[-1].term if begun else 0,
         last_seq=max((block.last_seq for block in blocks), default=0),
         floor_index=expected.floor_index,
         hard_state=None if promised is None else HardStateView(term=promised.term, vote=promised.vote or ""),

@@ -12,6 +12,7 @@ acknowledged.
     dropped           ranges of entries whose blocks went on purpose
     checkpoint        a checkpoint file exists, durably; the two newest count
     founded           the members with which the log begins, in place of a checkpoint file before its first entry
+    begun             the first entries of a log, whole, for as long as it has no block; the first block voids them
     replaced          the whole state: of a log copied from another member, or from a store of an older format
     noted             the group may rely on a log of this node that is gone
     removed           the group has left this node
@@ -21,7 +22,7 @@ Source of the idea: metadata kept apart from the entries that it describes (Prot
 journal of facts about files (RocksDB's and LevelDB's MANIFEST).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -40,6 +41,7 @@ _FLOOR: Final = "f"
 _DROPPED: Final = "d"
 _CHECKPOINT: Final = "c"
 _FOUNDED: Final = "m"
+_BEGUN: Final = "e"
 _REPLACED: Final = "g"
 _NOTED: Final = "n"
 _REMOVED: Final = "r"
@@ -79,6 +81,7 @@ class GroupState:
     is_noted: bool = False  # the group may count on a self of this node that is gone
     memory_lost: bool = False  # records of it may be missing: its term and vote are not known
     founding: bytes | None = None  # the members at index 0, for as long as that is one of the two newest checkpoints
+    begun: tuple[bytes, ...] = ()  # the frames of entries 1, 2, ... of a log that has no block yet
 
     @property
     def expects_files(self) -> bool:
@@ -88,7 +91,8 @@ class GroupState:
     def with_birth(self, born: Born) -> "GroupState":
         """Add a block: it voids entries of earlier blocks from its first index on, and proves earlier ones."""
         births = tuple(known for known in self.births if known.first_index < born.first_index)
-        return attrs.evolve(self, births=(*births, born), floor=Point(born.first_index - 1, born.boundary_term))
+        floor = Point(born.first_index - 1, born.boundary_term)
+        return attrs.evolve(self, births=(*births, born), floor=floor, begun=())  # the block has what counts of them
 
     def with_floor(self, floor: Point) -> "GroupState":
         """The log reaches at least to there."""
@@ -158,6 +162,9 @@ def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
     elif kind == _FOUNDED:
         (members,) = fields
         state = attrs.evolve(state, founding=bytes(members))
+    elif kind == _BEGUN:
+        (frames,) = fields
+        state = attrs.evolve(state, begun=tuple(map(bytes, frames)))
     elif kind == _REPLACED:
         state = _unpacked(fields)
     elif kind == _NOTED:
@@ -206,6 +213,11 @@ def founded(key: GroupKey, members: bytes) -> bytes:
     return _record(_FOUNDED, *key, members)
 
 
+def begun(key: GroupKey, frames: Sequence[bytes]) -> bytes:
+    """The entries of a log without a block, from the first one on, in place of those that were recorded before."""
+    return _record(_BEGUN, *key, frames)
+
+
 def noted(key: GroupKey) -> bytes:
     """The group may rely on promises of this node that are lost."""
     return _record(_NOTED, *key)
@@ -236,11 +248,13 @@ def replaced(key: GroupKey, state: GroupState) -> bytes:
         state.is_noted,
         state.memory_lost,
         state.founding,
+        *([state.begun] if state.begun else []),  # as before decision 116 where there are none
     )
 
 
 def _unpacked(fields: list[Any]) -> GroupState:
-    promised, generation, births, reached, ranges, points, is_noted, memory_lost, founding = fields
+    promised, generation, births, reached, ranges, points, is_noted, memory_lost, founding, *later = fields
+    (frames,) = later or ((),)
     return GroupState(
         hard_state=None if promised is None else _hard_state(*promised),
         generation=int(generation),
@@ -251,4 +265,5 @@ def _unpacked(fields: list[Any]) -> GroupState:
         is_noted=bool(is_noted),
         memory_lost=bool(memory_lost),
         founding=None if founding is None else bytes(founding),
+        begun=tuple(map(bytes, frames)),
     )

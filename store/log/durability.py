@@ -25,7 +25,7 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
-from jetraft.store.log.write_queue import WriteQueue, fill, promise, records
+from jetraft.store.log.write_queue import WriteQueue, begin_in_ledger, fill, promise, records
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.port import HardState
 
@@ -54,6 +54,7 @@ class Durability:
 
     __slots__ = (
         "__weakref__",
+        "_begun_bytes_max",
         "_blocks",
         "_checkpoints",
         "_cleanup",
@@ -85,6 +86,7 @@ class Durability:
         hard_state: HardState,
         floor_index: int,
         pieces: PieceSizes,
+        begun_bytes_max: int,
     ) -> None:
         self._state = state
         self._blocks = blocks
@@ -97,6 +99,7 @@ class Durability:
         self._handed_token = 0  # the token when the last batch was started
         self._submit_wanted = False  # the write queue is to be handed over as soon as it may
         self._floor_index = floor_index  # the ledger knows that the log is durable up to here
+        self._begun_bytes_max = begun_bytes_max  # of first entries that go to the ledger
         self.hard_state = hard_state
         self.hard_state_token = 0
         self.durable_token = 0
@@ -105,6 +108,11 @@ class Durability:
         self.on_durable: Callable[[], None] | None = None
         self.batches = 0
         self.bytes_written = 0
+
+    def found_begun(self) -> None:
+        """The ledger has what the log begins with: durable, not in a block, and nothing that has to be written now."""
+        self._state.token = 0
+        self.durable_index = self._floor_index = self._blocks.last_index
 
     def note_cut(self, index: int) -> None:
         """The log was cut: `index` and what followed it will not become durable."""
@@ -183,6 +191,8 @@ class Durability:
         state = self._state
         self._submit_wanted = False
         queue, state.write_queue = state.write_queue, WriteQueue()
+        # What the ledger takes is written to the first block too, with what comes next.
+        state.write_queue.segments = begin_in_ledger(queue, state.place, self._begun_bytes_max)
         if queue.empty_directories and not queue.makes_files:
             # Nothing in them yet: they are synced with the first file.
             state.write_queue.empty_directories = queue.empty_directories
@@ -213,7 +223,7 @@ class Durability:
                 fds=fds,
             )
         )
-        piece = self._preparation.next_piece(state.growing, frame_bytes)
+        piece = self._preparation.next_piece(state.growing, frame_bytes)  # none for entries that the ledger takes
         if piece is not None:
             path = self._reader.files[piece.block.number].path
             self._preparation.start(self._disk, path, self._prepared)
@@ -312,7 +322,11 @@ class Durability:
         self.durable_token = done.token
         self.durable_index = done.last_index
         self.batches += 1
+        if done.write_queue.begun:
+            self._floor_index = done.last_index
         for segment in done.write_queue.segments:
+            if segment.create:
+                self._floor_index = min(self._floor_index, segment.first_index - 1)  # as the ledger has it now
             segment.file.written = segment.end
             offset = segment.offset
             for frame in segment.frames:

@@ -103,6 +103,7 @@ class FileLog:
             hard_state=start.hard_state,
             floor_index=start.floor_index,
             pieces=options.pieces,
+            begun_bytes_max=options.begun_bytes_max,
         )
         self.upkeep = BlockUpkeep(
             state,
@@ -124,11 +125,12 @@ class FileLog:
         if start.damaged_blocks:
             promised = 0 if start.hard_state_lost else start.hard_state.term
             self._damage.identify(start.identities, promised or None)
+        if start.begun:  # for the first block, which comes with the next entry; no batch is due
+            self._tail.append(start.begun)
+            self.durability.found_begun()
         queue = self._state.write_queue
-        if start.has_files:
-            queue.new_directories += start.new_directories
-        else:
-            queue.empty_directories += start.new_directories
+        directories = queue.new_directories if start.has_files else queue.empty_directories
+        directories += start.new_directories
         queue.facts += start.facts
         queue.unlink += start.superfluous
         if start.facts:

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.blocks.block import block_list
+from jetraft.store.blocks.block import block_list, entry_of
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.files import TMP_SUFFIX, read_file
 from jetraft.store.disk.io import Disk, sync_directory
@@ -147,7 +147,10 @@ def _start_from(  # noqa: PLR0913  (what an opening has found)
     is_installed: bool,
 ) -> LogStart:
     """What the log starts from, and what its first batch must add to the ledger."""
-    hard_state = known.hard_state or HardState(term=recovered.last_term, vote=None)
+    # Blocks that were found without the ledger have them.
+    begun = () if recovered.blocks else tuple(map(entry_of, known.state.begun))
+    last_term = begun[-1].term if begun else recovered.last_term
+    hard_state = known.hard_state or HardState(term=last_term, vote=None)
     is_recorded = not is_installed and known.expected.is_recorded and known.hard_state is not None
     facts = () if is_recorded else (ledger_records.replaced(place.key, _as_found(known.state, recovered, hard_state)),)
     if is_recorded and known.state.hard_state is None:
@@ -159,6 +162,7 @@ def _start_from(  # noqa: PLR0913  (what an opening has found)
         dropped=recovered.dropped,
         checkpoints=recovered.checkpoints,
         founding=known.state.founding,
+        begun=begun,
         new_directories=new_directories,
         has_files=bool(recovered.blocks or recovered.checkpoints),
         facts=facts,
@@ -262,6 +266,7 @@ def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) ->
         checkpoints=tuple(Point(index, 0) for index in recovered.checkpoints),
         is_noted=state.is_noted,
         founding=state.founding,
+        begun=() if recovered.blocks else state.begun,
     )
 
 

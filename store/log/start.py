@@ -16,9 +16,10 @@ from jetraft.store.log.preallocate import DEFAULT_SIZES, PieceSizes
 from jetraft.store.log.recovery import FoundBlock, RecoveryMode, RecoveryReport
 from jetraft.store.model import index_ranges
 from jetraft.store.model.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX
-from jetraft.store.port import HardState
+from jetraft.store.port import Entry, HardState
 
 BLOCK_GROWTH: Final = 4
+BEGUN_BYTES_MAX: Final = 2 << 10  # a stream's configuration takes some 600 bytes; all logs share the ledger
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -37,6 +38,7 @@ class LogOptions:
     accept_lost_hard_state: bool = False  # open without term and vote: this member must not vote then
     distrust_cache: bool = False  # a write or fsync has failed: read everything from the device
     secrets: Secrets | None = None  # the configured keys, for an encrypted store
+    begun_bytes_max: int = 0  # of the first entries, which the ledger keeps until there is a block; 0: none
     end_index: int = 0  # how far the log may have gone according to others (raft/recovery/repair_end.py); 0: unknown
 
 
@@ -53,6 +55,7 @@ class LogStart:
     dropped: index_ranges.Ranges
     checkpoints: tuple[int, ...]
     founding: bytes | None  # the members with which the log began, see GroupState
+    begun: tuple[Entry, ...]  # its first entries, when only the ledger has them
     new_directories: tuple[Path, ...]  # whose directory entries are not durable yet
     has_files: bool  # whether the log has any file
     facts: tuple[bytes, ...]  # records of the ledger that the first batch must add

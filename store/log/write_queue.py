@@ -1,7 +1,9 @@
 """The changes of a log that are not yet handed to the writer, and the steps in which they become durable.
 
 0. `promise`: the ledger takes what the opening found and the ledger lacks, then term and vote, then the members with
-   which a new log begins. So no entry is on disk whose term this member has not recorded.
+   which a new log begins. So no entry is on disk whose term this member has not recorded. The first entries of a log
+   are in the same ledger batch if they are few and small (`begin_in_ledger`): such a write queue is durable then, makes
+   no file, and its frames stay in the queue for the first block.
 1. `fill`: the files, in this order:
    - directories that are new;
    - per block: its head if it is new, its frames, fsync, then a mark. The mark says that everything before it is
@@ -20,6 +22,7 @@ them. A crash before step 3 leaves superfluous files; the next opening removes t
 """
 
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -31,9 +34,11 @@ from jetraft.store.frames._frame import make_mark
 from jetraft.store.frames.cipher import GroupCipher
 from jetraft.store.frames.format import (
     ERASE_NAME,
+    FRAME_KIND_AT,
     MARK_BYTES,
     BlockHead,
     Identity,
+    Kind,
     block_name,
     checkpoint_name,
     pack_block_head,
@@ -45,6 +50,11 @@ from jetraft.store.log import erasure
 from jetraft.store.model import index_ranges
 from jetraft.store.model.block_sizes import BLOCK_BYTES_MIN
 from jetraft.store.port import Checkpoint, HardState
+
+BEGINNINGS: Final[tuple[list[Kind], ...]] = (
+    [],
+    [Kind.STREAM_OP],
+)  # kinds of the entries that the ledger may keep, without no-ops
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -113,6 +123,7 @@ class WriteQueue:
     facts: list[bytes] = attrs.field(factory=list)  # ledger records that precede all others
     hard_state: HardState | None = None
     founding: Checkpoint | None = None  # the first checkpoint, which has no file
+    begun: tuple[bytes, ...] = ()  # the frames of a log that has no block: the ledger takes them, no file
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that no longer grow
     rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
@@ -130,7 +141,7 @@ class WriteQueue:
         """Whether it only adds frames to blocks that exist. Such a batch may follow one that is in flight."""
         if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
             return False
-        if self.founding is not None or self.facts or self.retired or self.rewrites:
+        if self.founding is not None or self.facts or self.begun or self.retired or self.rewrites:
             return False
         if self.unlink or self.close or self.new_directories:
             return False
@@ -216,6 +227,29 @@ def _fill_in_order(batch: Batch, write_queue: WriteQueue, place: LogPlace, opene
         batch.sync(directory(log))
 
 
+def begin_in_ledger(write_queue: WriteQueue, place: LogPlace, bytes_max: int) -> list[Segment]:
+    """Let the ledger take the first entries of a log, if they are few, and return their segment for the next queue.
+
+    Only where that is all there is to write: the log has no block yet, and nothing else asks for a file. And only what
+    is known elsewhere too, should both copies of the ledger be lost: no-ops, and one operation, which is that with
+    which a stream begins, its configuration. Entries of an encrypted store go to a block: the ledger is not encrypted.
+    """
+    segments = write_queue.segments
+    if len(segments) != 1 or not bytes_max or place.cipher is not None:
+        return []
+    segment, state = segments[0], place.ledger.state(place.key)
+    if not segment.create or segment.first_index != 1 or not segment.frames or segment.end - segment.offset > bytes_max:
+        return []
+    if [kind for kind in (frame[FRAME_KIND_AT] for frame in segment.frames) if kind != Kind.NOOP] not in BEGINNINGS:
+        return []
+    if write_queue.checkpoint is not None or write_queue.dropped is not None or write_queue.rewrites:
+        return []
+    if write_queue.retired or write_queue.unlink or write_queue.close or (state is not None and state.expects_files):
+        return []
+    write_queue.begun, write_queue.segments = tuple(segment.frames), []
+    return [segment]
+
+
 def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
     """The records that the ledger must have before anything of the write queue is written."""
     found = list(write_queue.facts)  # of files that exist; an older term may be among them
@@ -223,6 +257,8 @@ def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
         found.append(ledger_records.voted(place.key, write_queue.hard_state))
     if write_queue.founding is not None:
         found.append(ledger_records.founded(place.key, write_queue.founding.members))
+    if write_queue.begun:
+        found.append(ledger_records.begun(place.key, write_queue.begun))
     return found
 
 

@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 
 from jetraft.store.model import errors
+from jetraft.store.model.chaining import why_not_chained
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
+from jetraft.store.model.schemas.rules import KEY as SCHEMA_KEY
+from jetraft.store.model.schemas.rules import SCHEMA, BadSchemaError, read_rules
 from jetraft.store.model.subject import overlaps, valid_publish_subject, valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from jetraft.store.model.schemas.rules import SchemaRule
 
 PREFIX: Final = "jetraft."
 DEAD_LETTER: Final = PREFIX + "dead_letter"
@@ -34,9 +39,13 @@ RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 LEGACY_ACK: Final = PREFIX + "legacy_ack"
 LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
+CHAIN: Final = PREFIX + "chain"
+SHA256: Final = "sha256"  # the only value of that key
+TEMPLATE: Final = PREFIX + "template"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 WAITING: Final = b"$JETRAFT.DELAYED."  # what the subjects of messages begin with that are not due yet
+NAME_CHARS_MAX: Final = 255
 DIGITS_MAX: Final = 12  # of a number
 TOKEN: Final = re.compile(r"token ([1-9][0-9]?)")
 HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
@@ -52,7 +61,10 @@ class StreamExtensions:
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
     linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
+    schemas: tuple[SchemaRule, ...] = ()  # which payloads are taken
     legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
+    chain: bool = False  # the stream has a head that proves its messages
+    template: str = ""  # by which it was made; only the server sets it
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -85,21 +97,38 @@ class BadExtensionError(ValueError):
 def check_stream_extensions(config: StreamConfig) -> None:
     """Raise ApiError 10052 for a key that is not known or cannot be; `config` is normalised."""
     try:
-        found = _parse(config.metadata, _STREAM_KEYS, "stream")
-    except BadExtensionError as error:
+        found = _parse_stream(config)
+        if "schemas" in found:
+            from jetraft.store.model.schemas.compiled import check_schema  # noqa: PLC0415  few streams have one
+
+            for rule in found["schemas"]:
+                check_schema(rule)
+    except (BadExtensionError, BadSchemaError) as error:
         raise errors.STREAM_INVALID_CONFIG.with_values(err=error) from error
-    if found and (config.mirror is not None or config.sources):
-        key = PREFIX + next(iter(found))
+    of_origins = [key for key in config.metadata if key.startswith(PREFIX) and key != CHAIN]
+    if of_origins and (config.mirror is not None or config.sources):
+        key = of_origins[0]
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{key} is for streams without origins")
+    if found.get("schemas") and config.allow_msg_counter:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{SCHEMA} is not for streams with counters")
     refused = _why_not_delayed(config) if found.get("delayed") else ""
     if refused:
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} {refused}")
+    if found.get("chain"):
+        delays, bytes_per_subject = found.get("delayed", False), found.get("max_bytes_per_subject", 0)
+        refused = why_not_chained(config, delays=delays, bytes_per_subject=bytes_per_subject)
+        if refused:
+            raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{CHAIN} {refused}")
 
 
 def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None:
     """Raise ApiError 10052 for a change that cannot be; `new` was checked."""
+    if stream_extensions(old).template != stream_extensions(new).template:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{TEMPLATE} can not be changed")
     if stream_extensions(old).delayed and not stream_extensions(new).delayed:
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
+    if stream_extensions(old).chain != stream_extensions(new).chain:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{CHAIN} is set when a stream is created, and stays")
 
 
 def hidden_by(config: StreamConfig | None) -> bytes | None:
@@ -115,8 +144,8 @@ def keeps_schedules(config: StreamConfig) -> bool:
 def stream_extensions(config: StreamConfig) -> StreamExtensions:
     """What is in force; nothing where that was not checked and cannot be."""
     try:
-        found = _parse(config.metadata, _STREAM_KEYS, "stream")
-    except BadExtensionError:
+        found = _parse_stream(config)
+    except (BadExtensionError, BadSchemaError):
         return NO_STREAM_EXTENSIONS
     return StreamExtensions(**found) if found else NO_STREAM_EXTENSIONS
 
@@ -149,6 +178,15 @@ def check_extensions_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
 def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
     """Where the dead letters of a consumer are published."""
     return f"{prefix}.{stream}.{consumer}"
+
+
+def _parse_stream(config: StreamConfig) -> dict[str, Any]:
+    """The values of a stream's keys, by field. Raises BadExtensionError and BadSchemaError."""
+    if not any(key.startswith(SCHEMA) for key in config.metadata):
+        return _parse(config.metadata, _STREAM_KEYS, "stream")
+    others = {key: value for key, value in config.metadata.items() if not SCHEMA_KEY.fullmatch(key)}
+    schemas = read_rules(config.metadata)
+    return _parse(others, _STREAM_KEYS, "stream") | ({"schemas": schemas} if schemas else {})
 
 
 def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
@@ -217,6 +255,12 @@ def _flag(key: str, value: str) -> bool:
     return value == "true"
 
 
+def _algorithm(key: str, value: str) -> bool:
+    if value != SHA256:
+        _refuse(f"{key} is {SHA256}, not {value[:40]!r}")
+    return True
+
+
 def _prefix(key: str, value: str) -> str:
     subject = value.encode()
     if not valid_publish_subject(subject) or len(subject) > SUBJECT_BYTES_MAX:
@@ -229,6 +273,12 @@ def _prefix(key: str, value: str) -> str:
 def _pattern(key: str, value: str) -> str:
     if not valid_subject(value.encode()) or len(value) > SUBJECT_BYTES_MAX or value.startswith("$"):
         _refuse(f"{key} is a subject, with wildcards or without, not {value[:40]!r}")
+    return value
+
+
+def _name(key: str, value: str) -> str:
+    if not value or len(value) > NAME_CHARS_MAX:
+        _refuse(f"{key} is the name of a template")
     return value
 
 
@@ -253,7 +303,9 @@ _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     RATE_MSGS: _number,
     RATE_BYTES: _number,
     LEGACY_ACK: _flag,
+    TEMPLATE: _name,
     LINEARIZABLE_READS: _flag,
+    CHAIN: _algorithm,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,

@@ -85,6 +85,29 @@ class JSApiMsgGetRequest(WireObject):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class JetraftChainHeadRequest(WireObject):
+    """JETRAFT.CHAIN.HEAD: the head when the chain had so many leaves; 0: the present one."""
+
+    size: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JetraftChainProofRequest(WireObject):
+    """JETRAFT.CHAIN.PROOF: that a message is in the head of this size; 0: in the present one."""
+
+    seq: int = wire(UINT64, 0)
+    size: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JetraftChainConsistencyRequest(WireObject):
+    """JETRAFT.CHAIN.CONSISTENCY: that the head of one size is the beginning of that of another; 0: the present one."""
+
+    older: int = wire(UINT64, 0, name="from")
+    newer: int = wire(UINT64, 0, omitempty=True, name="to")
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class JSApiLeaderStepdownRequest(WireObject):
     """*.LEADER.STEPDOWN: who should lead next."""
 
@@ -96,6 +119,53 @@ class JSApiStreamRemovePeerRequest(WireObject):
     """STREAM.PEER.REMOVE: the server that gives up its replica."""
 
     peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamTemplateConfig(WireObject):
+    """STREAM.TEMPLATE.CREATE (2020): what streams are made like, and how many; `config` has no name."""
+
+    name: str = wire(TEXT, "")
+    config: StreamConfig = wire(Struct(StreamConfig, "server.StreamConfig"), StreamConfig())
+    max_streams: int = wire(UINT64, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamTemplateNamesRequest(WireObject):
+    """STREAM.TEMPLATE.NAMES: a page."""
+
+    offset: int = wire(INT, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamEvacuatePeerRequest(WireObject):
+    """STREAM.PEER.EVACUATE: the server that gives up its replica when another one has everything."""
+
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerRemovePeerRequest(WireObject):
+    """CONSUMER.PEER.REMOVE: the server that gives up its replica."""
+
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerEvacuatePeerRequest(WireObject):
+    """CONSUMER.PEER.EVACUATE: the same."""
+
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiMetaServerStreamMoveRequest(WireObject):
+    """ACCOUNT.STREAM.MOVE: the server to leave, and what those have that the stream goes to."""
+
+    server: str = wire(TEXT, "", omitempty=True)
+    cluster: str = wire(TEXT, "", omitempty=True)
+    domain: str = wire(TEXT, "", omitempty=True)
+    tags: tuple[str, ...] = wire(ListOf(TEXT, "[]string"), (), omitempty=True)
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.jsoncodec import WireObject, encode
 
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
+OWN_PREFIX: Final = "io.jetraft.api.v1."  # of what nats-server has not
 
 
 class ResponseType(StrEnum):
@@ -20,6 +21,9 @@ class ResponseType(StrEnum):
 
     ACCOUNT_INFO = "account_info_response"
     ACCOUNT_PURGE = "account_purge_response"
+    CHAIN_CONSISTENCY = "chain_consistency_response"
+    CHAIN_HEAD = "chain_head_response"
+    CHAIN_PROOF = "chain_proof_response"
     CONSUMER_CREATE = "consumer_create_response"
     CONSUMER_DELETE = "consumer_delete_response"
     CONSUMER_EVACUATE_PEER = "consumer_evacuate_peer_response"
@@ -47,13 +51,17 @@ class ResponseType(StrEnum):
     STREAM_REMOVE_PEER = "stream_remove_peer_response"
     STREAM_RESTORE = "stream_restore_response"
     STREAM_SNAPSHOT = "stream_snapshot_response"
+    STREAM_TEMPLATE_CREATE = "stream_template_create_response"
+    STREAM_TEMPLATE_DELETE = "stream_template_delete_response"
+    STREAM_TEMPLATE_INFO = "stream_template_info_response"
+    STREAM_TEMPLATE_NAMES = "stream_template_names_response"
     STREAM_UPDATE = "stream_update_response"
     SYSTEM_OVERLOADED = "system_overloaded"
 
     @property
     def type_name(self) -> str:
         """The full name, the value of `type`."""
-        return TYPE_PREFIX + self.value
+        return (OWN_PREFIX if self.value.startswith("chain_") else TYPE_PREFIX) + self.value
 
 
 # Fields that nats-server writes after `type` and `error` in error answers: those without omitempty.

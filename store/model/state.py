@@ -75,6 +75,42 @@ class PeerInfo(WireObject):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class DesiredPeer(WireObject):
+    """One replica that there shall be."""
+
+    name: str = wire(TEXT, "")
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DesiredOrigin(WireObject):
+    """What a change of replicas began with."""
+
+    replicas: int = wire(INT, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DesiredStatus(WireObject):
+    """What a change of replicas waits for."""
+
+    description: str = wire(TEXT, "")
+    type: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DesiredInfo(WireObject):
+    """A change of replicas that is not complete: since when it is known to the leader, and who shall have them."""
+
+    created_ns: int | None = wire(Time(), omitempty=True, name="created")
+    name: str = wire(TEXT, "", omitempty=True)
+    replicas: tuple[DesiredPeer, ...] = wire(
+        ListOf(Struct(DesiredPeer, "server.DesiredPeer"), "[]*server.DesiredPeer"), (), omitempty=True
+    )
+    origin: DesiredOrigin | None = wire(Struct(DesiredOrigin, "server.DesiredOrigin"), omitempty=True)
+    status: DesiredStatus | None = wire(Struct(DesiredStatus, "server.DesiredStatus"), omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ClusterInfo(WireObject):
     """The leader and the other replicas of a stream or consumer."""
 
@@ -87,6 +123,7 @@ class ClusterInfo(WireObject):
     replicas: tuple[PeerInfo, ...] = wire(
         ListOf(Struct(PeerInfo, "server.PeerInfo"), "[]*server.PeerInfo"), (), omitempty=True
     )
+    desired: DesiredInfo | None = wire(Struct(DesiredInfo, "server.DesiredInfo"), omitempty=True)
 
 
 @attrs.frozen(kw_only=True, slots=True)

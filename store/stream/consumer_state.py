@@ -88,14 +88,14 @@ class ConsumerState:
 
     def deliver(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
         """Apply first deliveries; returns those that need no ack (ack policy `none`)."""
-        done = NOTHING
+        done, last = NOTHING, seqs.last
         if seqs and (seqs.first <= self.delivered_stream or self.acked_ahead):
             done = self._deliver_late(seqs, consumer_seq, ts_ns)
-        elif self.tracks_acks:
+        elif self.config.ack_policy is not AckPolicy.NONE:
             self.pending.add(seqs, consumer_seq, ts_ns)
         else:
             done = seqs
-        self.delivered_stream = max(self.delivered_stream, seqs.last)
+        self.delivered_stream = max(self.delivered_stream, last)
         self._delivered_up_to(consumer_seq + len(seqs) - 1, ts_ns)
         return done
 
@@ -227,7 +227,8 @@ class ConsumerState:
     def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:
         self.delivered_consumer = max(self.delivered_consumer, consumer_seq)
         self.delivered_ns = max(self.delivered_ns, ts_ns)
-        self._forget_acked_ahead()
+        if self.acked_ahead:
+            self._forget_acked_ahead()
 
     def _note_ahead(self, seqs: Iterable[int]) -> None:
         self.acked_ahead = self.acked_ahead or set()

@@ -180,6 +180,11 @@ class IndexedStream:
             return self._index.count_from(from_seq)
         return self._filter_set(filters).num_pending(from_seq)
 
+    def next_and_left(self, filters: Sequence[bytes], from_seq: int, count: int) -> tuple[int, Runs]:
+        """(`num_pending`, `next_runs`), with one look-up of the filters."""
+        found = self._filter_set(filters)
+        return found.num_pending(from_seq), found.next_runs(from_seq, count)
+
     def last_match(self, filters: Sequence[bytes]) -> int | None:
         """The highest live sequence that the filters admit."""
         return self._filter_set(filters).last_match()

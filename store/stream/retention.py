@@ -53,7 +53,9 @@ class StoreLimits:
 
 
 def limits_of(config: StreamConfig) -> StoreLimits:
-    """The store limits of a configuration."""
+    """The store limits of a configuration. A chained stream drops nothing: its limits only refuse messages."""
+    if stream_extensions(config).chain:
+        return StoreLimits()
     return StoreLimits(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,

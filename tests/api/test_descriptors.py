@@ -1,6 +1,5 @@
 """The limit of open files: raised at the start, and warned of when it is too low for the streams."""
 
-import json
 import os
 import resource
 import subprocess
@@ -78,11 +77,12 @@ def test_a_stream_that_found_no_descriptor_works_once_others_are_gone(tmp_path: 
     with limited(tmp_path, 64, 64) as server, RawClient(server.address) as client:
         number = 0
         while "Too many open files" not in str(server.get("/healthz")):
-            client.publish(f"$JS.API.STREAM.CREATE.S{number}", json.dumps(stream(number)).encode(), reply="nobody")
+            create(client, number)
+            client.publish(f"s{number}", b"x", reply="nobody")  # a stream without a message has no file
             client.settle()
             number += 1
             assert number < 200
-        assert client.acknowledged("s0", b"x")["seq"] == 1
+        stored = client.acknowledged("s0", b"x")["seq"]
         assert any("open files, the limit is 64" in line for line in server.running.lines)
 
         # The newest found no descriptor. /healthz is worked out ten times a second, so more may have been created since
@@ -93,5 +93,5 @@ def test_a_stream_that_found_no_descriptor_works_once_others_are_gone(tmp_path: 
 
         server.wait_healthy()
         for left in range(first_left, number):
-            assert client.acknowledged(f"s{left}", b"x")["seq"] == 1
-        assert client.acknowledged("s0", b"x")["seq"] == 2
+            assert client.acknowledged(f"s{left}", b"x")["seq"] >= 1
+        assert client.acknowledged("s0", b"x")["seq"] == stored + 1

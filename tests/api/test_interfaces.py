@@ -5,7 +5,14 @@ from importlib import import_module
 import pytest
 
 from jetraft.api import interfaces
-from jetraft.api.interfaces import advertised, client_ip, interface_addresses, local_addresses, split_host_port
+from jetraft.api.interfaces import (
+    advertised,
+    client_ip,
+    interface_addresses,
+    local_addresses,
+    payer_of,
+    split_host_port,
+)
 
 FOUND = ["127.0.0.1", "::1", "127.0.1.1", "169.254.3.4", "192.0.2.2", "fd00::2", "fe80::1", "2001:db8::7"]
 
@@ -60,3 +67,19 @@ def test_an_ipv4_client_of_an_ipv6_listener_has_its_own_address() -> None:
     assert client_ip("::ffff:192.0.2.2") == "192.0.2.2"
     assert client_ip("fd00::2") == "fd00::2"
     assert client_ip("192.0.2.2") == "192.0.2.2"
+
+
+@pytest.mark.parametrize(
+    ("ip", "payer"),
+    [
+        ("192.0.2.2", "192.0.2.2"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::1"),
+        ("2001:zz::", "2001:zz::"),
+    ],
+)
+def test_the_ipv6_addresses_of_one_machine_share_what_an_address_may_take(ip: str, payer: str) -> None:
+    assert payer_of(ip) == payer

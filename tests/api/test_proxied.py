@@ -1,5 +1,7 @@
 """Clients behind a proxy that says who they are, over TCP and TLS; both servers are asked."""
 
+import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
@@ -104,6 +106,20 @@ def test_half_a_header_is_waited_for_5_seconds_while_others_are_served(tmp_path:
             assert peer.sock.recv(100) == b""
         server.running.wait_for_line("failed to read v1 line: i/o timeout")
         assert server.get("/connz")[1]["connections"] == []
+
+
+def test_a_connection_that_takes_the_last_descriptor_is_closed_and_the_server_goes_on(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, jetstream=False, config="proxy_protocol: true\n") as server:
+        pid = server.running.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208  names are the descriptors
+        first_free = next(number for number in range(max(used) + 2) if number not in used)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free + 1, limits[1]))
+        with socket.create_connection(server.address, timeout=PATIENCE_S) as last:
+            assert last.recv(100) == b""
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        with Peer(server, header=LINE + WORDS) as peer:
+            assert b"PONG" in peer.until(b"PONG")
 
 
 @pytest.mark.parametrize("first", ["false", "true"])

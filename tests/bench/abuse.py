@@ -2,7 +2,8 @@
 
 PYTHONPATH=src:. python -m tests.bench.abuse [--seconds 5] [--connections 10000] [--subscriptions 1000000] [NAME...]
 
-A witness in a process of its own sends a PING every 2 ms, before and during each attack. Every attack has its own
+A witness in a process of its own sends a PING every 2 ms, before and during each attack, and logs in from another
+address (127.0.0.2) than that of the attack now and then. Every attack has its own
 server, with users, TLS for clients, WebSocket and leaf nodes. The figures depend on what else the machine does.
 """
 
@@ -30,13 +31,15 @@ from tests.bench.hostile import Peak
 from tests.harness.certificates import Authority
 from tests.harness.leafs import RawLeaf
 from tests.harness.ports import HOST, free_port
-from tests.harness.raw import RawClient
+from tests.harness.raw import RawClient, connect_line
 from tests.harness.raw_websocket import BINARY, WebSocketClient, frame, request
 from tests.harness.server import Server
 
 PAUSE_S: Final = 0.002
 QUIET_S: Final = 2.0
 LOOK_S: Final = 0.2
+OTHER_ADDRESS: Final = "127.0.0.2"
+PINGS_PER_LOGIN: Final = 50
 CONFIG: Final = """
 allow_non_tls: true
 tls {{ {tls} timeout: 2 }}
@@ -79,18 +82,32 @@ class Place:
             select.select([], [], [], LOOK_S)
 
 
+def log_in(address: tuple[str, int]) -> float:
+    """The seconds of a login from another address."""
+    began = time.monotonic()
+    with socket.create_connection(address, timeout=60.0, source_address=(OTHER_ADDRESS, 0)) as sock:
+        sock.sendall(connect_line(**LOGIN) + b"PING\r\n")
+        found = b""
+        while b"PONG" not in found:
+            found += sock.recv(4096)
+    return time.monotonic() - began
+
+
 def witness(address: tuple[str, int], pipe: Connection) -> None:
-    """PING until told to end; sends the round trips of each part, in seconds."""
+    """PING until told to end; sends the round trips and the logins of each part, in seconds."""
     with RawClient(address, **LOGIN) as client:
         client.settle()
         trips: list[float] = []
+        logins: list[float] = []
         while True:
             if pipe.poll():
                 word = pipe.recv()
-                pipe.send(trips)
-                trips = []
+                pipe.send((trips, logins))
+                trips, logins = [], []
                 if word == "end":
                     return
+            if len(trips) % PINGS_PER_LOGIN == 0:
+                logins.append(log_in(address))
             began = time.monotonic()
             client.settle(60.0)
             trips.append(time.monotonic() - began)
@@ -281,7 +298,7 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
         process.start()
         select.select([], [], [], QUIET_S)
         here.send("next")
-        quiet = here.recv()
+        quiet, _ = here.recv()
         peak = Peak(server)
         place = Place(server, web_port, leaf_port, authority, asked.seconds, asked.connections, asked.subscriptions)
         attack = multiprocessing.get_context("fork").Process(target=ATTACKS[name], args=(place,), daemon=True)
@@ -290,9 +307,10 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
             attack.join(LOOK_S)
             peak.look()
         here.send("end")
-        trips = here.recv()
+        trips, logins = here.recv()
         process.join()
-        print(f"{name:18} before {shown(quiet)}; during {shown(trips)}; {peak.mb:5.0f} MB more at most", flush=True)
+        during = f"during {shown(trips)}, logins {shown(logins)}"
+        print(f"{name:18} before {shown(quiet)}; {during}; {peak.mb:5.0f} MB more at most", flush=True)
         return attack.exitcode == 0 and len(trips) > 1 and server.running.running
 
 

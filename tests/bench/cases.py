@@ -66,6 +66,8 @@ R1 = (
     Case(name="js_r1_w4000", mode="jspub", msgs=800_000, options=("window=4000",), floor=5),
     Case(name="js_r1_8c_w1000", mode="jspub", msgs=1_200_000, options=("conns=8", "window=1000"), floor=6, quick=True),
     Case(name="js_r1_1k_w1000", mode="jspub", msgs=200_000, options=("window=1000", "size=1024"), floor=1.5),
+    Case(name="js_r1_chain_w1000", mode="jspub", msgs=600_000, options=("window=1000", "chain=1")),
+    Case(name="js_r1_1k_chain_w1000", mode="jspub", msgs=200_000, options=("window=1000", "size=1024", "chain=1")),
     Case(name="js_r1_100c_w1", mode="jspub", msgs=100_000, options=("conns=100", "window=1"), floor=1),
     Case(name="js_subjects_100k", mode="jspub", msgs=500_000, options=("window=1000", "subjects=100000")),
 )

@@ -4,7 +4,7 @@ PYTHONPATH=src:. python -m tests.bench.gets [--gets 3000] [--window 1] [--runs 1
 
 A stream of 100 messages of 128 B, in a file, on one node and on three. One client with one subscription for its answers
 asks the stream's leader, and then another node; `--window` requests are under way at a time. Processor time is that of
-all servers, without what they spend while nobody asks.
+all servers, without what they spend while there are no requests.
 """
 
 import argparse

@@ -4,7 +4,7 @@
  *   loadgen fan    port=N pubs=1 subs=1 msgs=N size=128        publish to subscribers; with subjects=N each of them
  *                                                             has N subscriptions, and a message goes to one of these
  *   loadgen req    port=N msgs=N size=16                       request and reply between two connections, one at a time
- *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1
+ *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1 chain=0
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
  *   loadgen fetch  port=N batch=500 ack=explicit|none msgs=N   pull consumer over the filled stream
  *   loadgen push   port=N msgs=N                               ordered push consumer with flow control
@@ -53,7 +53,7 @@ typedef struct {
 
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
-static long replicas = 1, batch = 500;
+static long replicas = 1, batch = 500, chain = 0;
 static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0, tls = 0;
 static SSL_CTX *tls_context;
 static int ack_explicit = 1;
@@ -537,7 +537,8 @@ static void make_stream(const char *name) {
     api(&all[0], subject, "");
     snprintf(body, sizeof body,
              "{\"name\":\"%s\",\"subjects\":[\"bench.js.>\"],\"retention\":\"limits\",\"storage\":\"file\",\"num_replicas\":%ld,"
-             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true}", name, replicas);
+             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s}", name, replicas,
+             chain ? ",\"deny_delete\":true,\"deny_purge\":true,\"metadata\":{\"jetraft.chain\":\"sha256\"}" : "");
     snprintf(subject, sizeof subject, "$JS.API.STREAM.CREATE.%s", name);
     must("create stream", api(&all[0], subject, body));
 }
@@ -710,7 +711,7 @@ static void run_idle(void) {
 static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
-        {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"batch", &batch},
+        {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"chain", &chain}, {"batch", &batch},
         {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
     };
     const char *equals = strchr(word, '=');

@@ -78,7 +78,8 @@ class LocalOutbox:
                 handler(record)
         self._kick()
 
-    def has_interest(self, subject: bytes) -> bool:
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        del queue
         return subject in self.waiting
 
     def is_subscribed(self, subject: bytes) -> bool:

@@ -109,7 +109,8 @@ class Node:
         for message in captures(records):
             self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
 
-    def has_interest(self, subject: bytes) -> bool:
+    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+        del queue
         subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
         return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
 
@@ -169,8 +170,10 @@ class Node:
 
     # what a test does
 
-    def publish(self, subject: bytes, payload: bytes = b"", *, hdr: bytes = b"", reply: bytes = b"") -> None:
-        self._capture(subject, reply, hdr, payload)
+    def publish(
+        self, subject: bytes, payload: bytes = b"", *, hdr: bytes = b"", reply: bytes = b"", origin: int = 0
+    ) -> None:
+        self._capture(subject, reply, hdr, payload, origin)
 
     def turn(self) -> list[Sent]:
         """Hand over what was captured and end the turn, until nothing moves; return what was sent since."""
@@ -222,10 +225,10 @@ class Node:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
-    def _capture(self, subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
+    def _capture(self, subject: bytes, reply: bytes, hdr: bytes, payload: bytes, origin: int = 0) -> None:
         for handle, (pattern, _) in self.sinks.items():
             if matches(pattern, subject):
-                self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload))
+                self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload, origin))
 
 
 def stream_config(**fields: Any) -> StreamConfig:

@@ -1,4 +1,4 @@
-"""STREAM.MSG.GET through every node: it shows what was acknowledged before it was sent, whoever leads by now."""
+"""STREAM.MSG.GET through every node: it shows what was acknowledged before it was sent, after elections too."""
 
 import contextlib
 import json

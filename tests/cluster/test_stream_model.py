@@ -239,6 +239,28 @@ class StreamModel(RuleBasedStateMachine):
             model.pending = {seq: one for seq, one in model.pending.items() if seq >= self.first_seq}
             model.cursor = max(model.cursor, self.first_seq - 1)
 
+    @rule(ahead=st.integers(1, 5), while_publishing=st.booleans())
+    def move(self, ahead: int, *, while_publishing: bool) -> None:
+        """A purge up to a sequence that no message has yet; what is published behind it comes behind it in the log."""
+        moved_to = self.last_seq + 1 + ahead
+
+        async def purge() -> int:
+            removed = self.replica.purge(JSApiStreamPurgeRequest(seq=moved_to))
+            if while_publishing:
+                self.node.publish(b"s.a", b"moved", reply=b"_INBOX.p")
+            return await removed
+
+        assert finish(self.node, purge) == len(self.live)
+        self.live.clear()
+        self.last_seq = moved_to - 1
+        self._note_first()
+        for model in self.models.values():
+            model.pending.clear()
+            model.cursor = max(model.cursor, self.last_seq)
+        if while_publishing:
+            self._stored(b"s.a", b"moved")
+            self.node.turn()
+
     def _note_first(self) -> None:
         self.first_floor = max(self.first_floor, min(self.live, default=self.last_seq + 1))
 
@@ -361,6 +383,7 @@ class StreamModel(RuleBasedStateMachine):
     def every_consumer_is_its_model(self) -> None:
         for name, model in self.models.items():
             info = info_of(self.replica, name)
+            model.pending = {seq: one for seq, one in model.pending.items() if seq in self.live}  # who asks, forgets
             waiting = [seq for seq, (subject, _) in self.live.items() if seq > model.cursor and model.wants(subject)]
             assert (name, info.num_pending) == (name, len(waiting))
             assert (name, info.num_ack_pending) == (name, len(model.pending))

@@ -32,6 +32,62 @@ GIVEN_UP = (
     "nats-server moves the floor with the next ack, and counts the message as redelivered until then"
 )
 
+
+@attrs.frozen(kw_only=True)
+class Shown:
+    """A meant difference that no scene asks for, and the test, the decision or the page that has it."""
+
+    what: str
+    ours: str
+    theirs: str
+    where: str
+
+
+SHOWN: tuple[Shown, ...] = (
+    Shown(
+        what="limits by tier (`tiered_limits` of tokens)",
+        ours="a tier is looked up by a stream's replicas; an account that goes on without tiers stores at once",
+        theirs="a stream keeps the tier it had, and refuses publishes until the server starts again",
+        where="docs/decisions/0104-tiers-of-accounts.md",
+    ),
+    Shown(
+        what="an account whose token has no JetStream any more",
+        ours="its streams stay, and what is published to them is refused (10039)",
+        theirs="its streams are gone until it has JetStream again, and no server answers",
+        where="tests/api/test_signed_tiers.py",
+    ),
+    Shown(
+        what="`CONSUMER.PEER.REMOVE`, `CONSUMER.PEER.EVACUATE`",
+        ours="refused (10075), whatever the consumer's replicas: it has those of its stream",
+        theirs="a consumer with fewer replicas than its stream goes to another of the stream's servers",
+        where="tests/cluster/membership/test_moves.py",
+    ),
+    Shown(
+        what="`STREAM.CANCEL_MOVE` after `STREAM.PEER.REMOVE` or `STREAM.PEER.EVACUATE`",
+        ours="taken back like any change of replicas that is not complete",
+        theirs="10129: such a change is not taken back",
+        where="docs/decisions/0119-moves-are-changes-of-peers.md",
+    ),
+    Shown(
+        what="`STREAM.UPDATE` to other replicas or another placement while these change",
+        ours="accepted: the change goes on to where the last update says",
+        theirs="10124 until the first change is complete",
+        where="docs/decisions/0119-moves-are-changes-of-peers.md",
+    ),
+    Shown(
+        what="`ACCOUNT.STREAM.MOVE` with a `cluster` that does not exist",
+        ours="10005",
+        theirs="moves to another server of its own cluster",
+        where="tests/cluster/meta/test_frontend.py",
+    ),
+    Shown(
+        what="`SERVER.REMOVED` advisory",
+        ours="sent by the meta leader, also of a server that is away",
+        theirs="sent by the removed server, if it runs",
+        where="docs/backup.md",
+    ),
+)
+
 KNOWN: tuple[Known, ...] = (
     Known(
         scene="rewriting/republish",

@@ -45,6 +45,14 @@ EXPECTED: Final = (
 OPTIONAL: Final = ("lag", "offline", "request")  # left out where there is none
 ATTEMPTS: Final = 3
 Shape = dict[str, str]  # path of a field -> type of its value
+CLIENT_TEXTS: Final = ("start", "host", "acc", "lang", "ver", "server", "cluster", "kind", "client_type")
+RESTORED: Final[Shape] = {  # as heard of 2.15.1, when it has ended one
+    **{f".{name}": "str" for name in ("type", "id", "timestamp", "stream", "start", "end")},
+    ".bytes": "int",
+    **{f".client.{name}": "str" for name in CLIENT_TEXTS},
+    **{f".client.{name}": "int" for name in ("id", "rtt")},
+    "type": "io.nats.jetstream.advisory.v1.restore_complete",
+}
 STREAM: Final = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "allow_atomic": True}
 REPLY: Final = "_INBOX.snapshot"
 
@@ -174,7 +182,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Sh
 def test_an_event_has_the_fields_of_the_reference(both: list[dict[str, Shape]], kind: str) -> None:
     expected, actual = (heard.get(kind) for heard in both)
     if expected is None and "RESTORE_COMPLETE" in kind:
-        pytest.skip(f"nats-server has ended none of {ATTEMPTS} restores")
+        expected = RESTORED  # nats-server has ended none of its restores
     assert expected is not None, "the reference was not provoked"
     assert actual is not None, "no such event"
     assert actual == expected

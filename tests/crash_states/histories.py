@@ -76,6 +76,19 @@ def removal(history: History, term: int, random: Random) -> Entry:
     return Entry(index=index, term=term, kind=Kind.STREAM_OP, frame=frame)
 
 
+def beginning(history: History, term: int, _random: Random) -> Entry:
+    """An entry that does nothing: an operation, as a stream begins with its configuration, then no-ops."""
+    kind = Kind.NOOP if history else Kind.STREAM_OP
+    frame = seal(
+        kind,
+        index=len(history) + 1,
+        term=term,
+        incarnation=INCARNATION,
+        body=msgpack.packb(((), 0, False)),
+    )
+    return Entry(index=len(history) + 1, term=term, kind=kind, frame=frame)
+
+
 def operation(entry: Entry) -> Operation:
     """What an entry of `removal` says."""
     seqs, below, is_erasing = msgpack.unpackb(entry.frame[FRAME_HEADER_BYTES:])

@@ -6,6 +6,7 @@ checkpointing.py, catchup.py, compactor.py. What a life does depends on its rand
 """
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +15,8 @@ import attrs
 from jetraft.store.disk.io import sync_directory
 from jetraft.store.log.compaction import Plan, compact, discard
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import HardState
-from tests.crash_states.histories import Applied, apply, continued, last_seq, messages, removal
+from jetraft.store.port import Entry, HardState
+from tests.crash_states.histories import Applied, History, apply, beginning, continued, last_seq, messages, removal
 from tests.crash_states.installs import Donor, Install, begin_install
 from tests.crash_states.product import Setup
 from tests.crash_states.promises import Promise, Promises, View
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from jetraft.store.log.file_log import FileLog
     from tests.doubles.lossy_disk import LossyDisk
 
+Make = Callable[[History, int, Random], Entry]  # an entry that continues a history in a term
+
 CANDIDATES: Final = (NodeId("AAAAAAAA"), NodeId("BBBBBBBB"))
 NO_MESSAGES: Final = 1 << 63
 AT_ONCE: Final = 0.7  # of starts: a member that stands alone knows that everything it has is committed
 ABANDONED_SHARE: Final = 0.02  # of the steps of an install
+BEGINNING: Final = 0.9  # of entries before the first message, where the ledger keeps the first ones
 
 
 class GroupLife:
@@ -107,7 +111,10 @@ class GroupLife:
         for _ in range(self._random.randint(1, 4)):
             term = self._hard_state.term
             removes = last_seq(self.history) and self._random.random() < 0.2
-            entry = (removal if removes else messages)(self.history, term, self._random)
+            make: Make = removal if removes else messages
+            if self._setup.begun_bytes and not last_seq(self.history) and self._random.random() < BEGINNING:
+                make = beginning
+            entry = make(self.history, term, self._random)
             self.history.append(continued(self.history, entry, self._setup.limits))
             entries.append(entry)
         self.log.append(entries)

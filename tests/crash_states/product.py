@@ -49,6 +49,7 @@ class Setup:
     secrets: Secrets | None = None
     is_compressed: bool = False  # whether blocks are packed when they are compacted
     mode: RecoveryMode = RecoveryMode.SALVAGE
+    begun_bytes: int = 0  # of the first entries, which the ledger keeps; 0: blocks have all
     limits: StoreLimits = attrs.Factory(lambda: StoreLimits(max_msgs_per_subject=1))
 
     @classmethod
@@ -61,12 +62,14 @@ class Setup:
             is_compressed=random.random() < 0.25,
             mode=random.choice([RecoveryMode.SALVAGE, RecoveryMode.TORN_TAIL]),
             limits=random.choice(_LIMITS),
+            begun_bytes=random.choice([0, 0, 400, 2000]),
         )
 
     def __str__(self) -> str:
         words = [f"{self.groups} group(s)", f"blocks of {self.block_bytes} bytes", self.mode.value]
         words += ["encrypted"] if self.secrets else []
         words += ["compressed"] if self.is_compressed else []
+        words += [f"{self.begun_bytes} bytes begin in the ledger"] if self.begun_bytes else []
         names = ("max_msgs", "max_msgs_per_subject")
         words += [f"{name} {value}" for name in names if (value := getattr(self.limits, name)) != UNLIMITED]
         return ", ".join(words)
@@ -85,6 +88,7 @@ class Node:
             pieces=_PIECES,
             mode=setup.mode,
             secrets=setup.secrets,
+            begun_bytes_max=setup.begun_bytes,
         )
 
     def open(self, group: int) -> "FileLog":

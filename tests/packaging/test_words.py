@@ -56,6 +56,7 @@ IN_RAFT_AND_CLUSTER: Final = {
     r"mended|mends": "repaired",
     r"for ever": "permanently, indefinitely",
 }
+IN_API: Final = {r"nobody|whoever": "name who"}
 IN_DOCUMENTS: Final = {
     r"nobody|somebody|anybody|everybody": "name who",
     r"the own": "its own",
@@ -93,6 +94,11 @@ def test_documents_do() -> None:
 
 def test_raft_and_cluster_do() -> None:
     found = [*_found(IN_RAFT_AND_CLUSTER, CODE, folder="raft/"), *_found(IN_RAFT_AND_CLUSTER, CODE, folder="cluster/")]
+    assert not found, "\n".join(found)
+
+
+def test_the_api_does() -> None:
+    found = _found(IN_API, (".py", ".pyx", ".pyi"), folder="api/")
     assert not found, "\n".join(found)
 
 

@@ -132,7 +132,7 @@ def test_a_group_of_one_leads_and_applies_at_once() -> None:
     outcomes = Outcomes()
     group.propose(command(b"x"), outcomes)
     lab.settle()
-    assert outcomes.told == [(Outcome.OK, 2)]
+    assert outcomes.told == [(Outcome.OK, 1)]
     assert machines[NodeId("n1")].bodies == [b"x"]
 
 

@@ -20,6 +20,7 @@ from tests.simulator.checkers import Checker
 from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
 from tests.simulator.features.batches import Batches
+from tests.simulator.features.chains import Chains
 from tests.simulator.features.counters import CounterClients
 from tests.simulator.features.delays import Delays
 from tests.simulator.features.exchange import Exchange
@@ -82,6 +83,7 @@ MODES = {
     "resets": Mode(feature=Resets, checkpoint_entries=40),
     "delays": Mode(feature=Delays, tells_time=True, checkpoint_entries=40),
     "letters": Mode(feature=Letters, checkpoint_entries=40),
+    "chain": Mode(feature=Chains, checkpoint_entries=40),
 }
 FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.needs_changes]
 

@@ -34,6 +34,7 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "resets": {"resets", "deliveries", "confirmed", "digests"},
     "letters": {"letters", "letters' acks confirmed", "stale acks", "lost on the way", "digests", "leaders"},
     "delays": {"waits", "due", "cancelled", "walls set", "digests", "leaders"},
+    "chain": {"heads", "consistency proofs", "inclusion proofs", "digests", "leaders"},
     "mirror": {"copied", "lost on the way", "consumers asked for", "leaders"},
     "source": {"copied", "lost on the way", "consumers asked for", "ok"},
     "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},

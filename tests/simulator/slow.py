@@ -107,7 +107,7 @@ def _lost_farewell(world: World) -> str | None:
     _drop_silently(lab, A)
     left = [_member(lab, node) for node in (B, C)]
     led = _runs_until(lab, lambda: any(group.is_leader for group in left), Timing().lease_max_ns + SETTLED_NS)
-    return None if led else "violation: nobody leads, and nobody asks"
+    return None if led else "violation: no member leads, and none is a candidate"
 
 
 def _lost_removal(world: World) -> str | None:

@@ -9,8 +9,8 @@ from tests.simulator.run import MODES
 from tests.simulator.series import MET, play_some
 from tests.simulator.test_node_mutations import PAGE
 
-FEATURES = ["batches", "counters", "schedules", "resets", "letters", "delays", *KINDS]
-SEEDS = examples(3, long=200)
+FEATURES = ["batches", "counters", "schedules", "resets", "letters", "delays", "chain", *KINDS]
+SEEDS = examples(6, long=200)
 ONE_OF_EACH_MODE = list({mutation.mode: mutation for mutation in MUTATIONS}.values())
 
 

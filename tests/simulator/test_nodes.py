@@ -11,6 +11,7 @@ from tests.simulator.nodes.known import known_reason
 from tests.simulator.nodes.run import NodeSimulation, Plan
 
 SHORT_SEEDS = examples(4, long=40)
+MOVING_SEEDS = examples(2, long=20)
 SEED_AGAIN = 4
 TRACE = "from tests.simulator.nodes.run import NodeSimulation; print(NodeSimulation({}).run().trace)"
 
@@ -28,6 +29,25 @@ def test_no_promise_is_broken_and_the_nodes_settle(seed: int) -> None:
 def test_nodes_without_faults_settle_with_all_that_was_acknowledged() -> None:
     result = NodeSimulation(1, Plan(kinds=("step-down",))).run()
     assert result.problem is None, "\n".join(result.history)
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("seed", range(MOVING_SEEDS))
+def test_streams_that_move_and_are_called_back_keep_all_that_was_acknowledged(seed: int) -> None:
+    plan = Plan(kinds=("move-and-cancel", "kill", "partition"), machines=4, checkpoint_entries=12)
+    result = NodeSimulation(seed, plan).run()
+    assert result.problem is None, "\n".join([result.problem, *result.history])
+    assert result.counts["ok"] > 0
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("seed", range(MOVING_SEEDS))
+def test_a_stream_that_its_first_message_makes_keeps_all_that_was_acknowledged(seed: int) -> None:
+    plan = Plan(kinds=("kill", "partition", "step-down"), checkpoint_entries=12, has_template=True)
+    simulation = NodeSimulation(seed, plan)
+    result = simulation.run()
+    assert result.problem is None, "\n".join([result.problem, *result.history])
+    assert simulation.clients.streams["T_0"].acknowledged
 
 
 def test_a_seed_is_played_the_same_way_in_another_process() -> None:

@@ -73,6 +73,10 @@ def promises_leave_at_once(patch: Patch) -> None:
     own_vote_counts_at_once(patch)
 
 
+def all_founders_lead_at_once(patch: Patch) -> None:
+    patch.setattr(Member, "is_founder", property(lambda member: member.configuration.voters == (member.node_id,)))
+
+
 def the_boundary_is_compared(patch: Patch) -> None:
     real = acceptor.accept
 
@@ -334,6 +338,7 @@ def who_does_not_lead_is_silent(patch: Patch) -> None:
 
 REASONS = {  # why no seed can notice that a rule is missing
     3: "no member leads before its term is durable (4), so appends never wait for it",
+    4: "an exception of the only member; seeds meet the rule itself",
     11: "without it a late append is refused instead of skipped, which is safe too",
     13: "costs bytes and time, not promises",
     14: "costs questions, not promises",
@@ -363,6 +368,15 @@ UNIT_MUTATIONS = [
         "requests and appends leave before term and vote are durable (and a member's own vote counts at once)",
         promises_leave_at_once,
         ("raft/engine/test_elections.py::test_a_real_election_waits_for_the_durable_own_term_and_vote",),
+    ),
+    UnitMutation(
+        4,
+        "a member that is the only voter leads before its vote is durable, also with entries or a learner",
+        all_founders_lead_at_once,
+        (
+            "raft/engine/test_elections.py::test_a_group_of_one_leads_as_soon_as_its_vote_is_durable",
+            "raft/engine/test_elections.py::test_an_empty_group_with_a_learner_has_a_leader_when_the_vote_is_durable",
+        ),
     ),
     UnitMutation(
         11,

@@ -297,6 +297,7 @@ def forged(at: int, form: str, value: int) -> Callable[[bytearray], bytes]:
     return change
 
 
+@pytest.mark.parametrize("kind", ["jetraft"], indirect=True)  # nats-server answers in rows
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -317,8 +318,6 @@ def test_columns_that_are_not_right_are_left_for_the_next_replica(  # noqa: PLR0
     change: Callable[[bytearray], bytes],
     said: str,
 ) -> None:
-    if kind != "jetraft":
-        pytest.skip("answers in rows")
     if client.api("STREAM.INFO.FORGED").get("error"):
         create(client, "FORGED")
         publish(client, "FORGED", 20)

@@ -30,6 +30,12 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
+MODULES_ALONE_MAX = 470  # with those of Python and of the libraries
+MODULES_OF_JETSTREAM_MAX = 750  # the table of the meta group knows templates and feature levels
+LATE = """
+    jetraft.api.jetstream.streams jetraft.cluster.streams.replica jetraft.cluster.consumers.core
+    jetraft.store.stream.stream_store
+"""
 OF_JETSTREAM = "jetraft.api.jetstream.node jetraft.cluster.assembly jetraft.raft.group jetraft.store.log.file_log"
 
 
@@ -56,7 +62,12 @@ def test_a_server_alone_loads_nothing_of_other_features(cache: Path) -> None:
 def test_jetstream_loads_nothing_of_other_features(cache: Path, tmp_path: Path) -> None:
     loaded = run(cache, "-js", "-sd", str(tmp_path))
     assert set(OF_JETSTREAM.split()) <= loaded
-    assert loaded & set(f"{LIBRARIES} {OPTIONAL} jetraft.api.routes".split()) == set()
+    assert loaded & set(f"{LIBRARIES} {OPTIONAL} {OF_CLUSTERS} {LATE}".split()) == set()
+
+
+def test_a_start_loads_no_more_modules_than_it_did(cache: Path, tmp_path: Path) -> None:
+    assert len(run(cache)) <= MODULES_ALONE_MAX
+    assert len(run(cache, "-js", "-sd", str(tmp_path))) <= MODULES_OF_JETSTREAM_MAX
 
 
 def test_the_code_of_classes_is_kept_for_the_next_start(cache: Path) -> None:
@@ -82,7 +93,7 @@ def test_damaged_code_of_classes_is_made_again(cache: Path, damage: str) -> None
         }[damage]
     )
     assert "jetraft.api.reactor" in run(cache)
-    assert read(kept), "it is whole again"
+    assert read(kept).codes(), "it is whole again"
 
 
 def test_a_place_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:

@@ -79,6 +79,16 @@ def browser(server: Server) -> Iterator[Browser]:
     opened.close()
 
 
+def test_a_payload_that_does_not_fit_the_schema_is_a_bad_request(server: Server, browser: Browser) -> None:
+    metadata = {"jetraft.schema_type": "json", "jetraft.schema": '{"required":["id"]}'}
+    with RawClient(server.address) as client:
+        client.api("STREAM.CREATE.J", {"name": "J", "subjects": ["j"], "metadata": metadata})
+    status, answer = browser.told("POST", "/pub/j", b"{}")
+    assert (status, answer["error"]["err_code"]) == (400, 19001)
+    assert answer["error"]["description"] == "message does not fit the schema: /id: missing"
+    assert browser.told("POST", "/pub/j", b'{"id":1}')[0] == 200
+
+
 def test_a_publish_waits_for_its_ack_and_the_message_is_read_again(browser: Browser) -> None:
     headers = {"Nats_Msg_Id": "one", "X_Header_Colour": "red", "Cookie": "not of the message"}
     status, ack = browser.told("POST", "/pub/s.a%2Fb", b"hello \x00\xff", **headers)

@@ -1,10 +1,12 @@
 """The list of what is served: subjects to rows."""
 
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.jetstream.dispatch import CAPTURED, OPERATIONS, PREFIX, find
+from jetraft.api.jetstream.dispatch import CAPTURED, OPERATIONS, PREFIX, Operation, find, handler_of
 from jetraft.store.model.subject import matches, overlaps
 
 
@@ -87,3 +89,10 @@ def test_captured_subjects_do_not_overlap_and_leave_the_data_plane_alone() -> No
 def test_no_two_rows_serve_the_same_request() -> None:
     patterns = [row.pattern for row in OPERATIONS]
     assert len(set(patterns)) == len(patterns)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.handler)
+def test_the_name_of_a_handler_is_that_of_a_function_over_the_cluster_and_a_call(operation: Operation) -> None:
+    handler = handler_of(operation.handler)
+    assert inspect.iscoroutinefunction(handler)
+    assert len(inspect.signature(handler).parameters) == 2

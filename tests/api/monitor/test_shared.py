@@ -28,7 +28,7 @@ def test_exports_name_their_answers_and_who_may_import_them() -> None:
     assert shared_fields("A", {"A": Sharing(exports=exports)})["exports"] == [
         {"subject": "q", "type": "service", "response_type": "Streamed"},
         {"subject": "pr", "type": "service", "response_type": "Singleton", "approved_accounts": ["B"]},
-        {"subject": "s.>", "type": "stream", "token_required": True},
+        {"subject": "s.>", "type": "stream", "token_req": True},
     ]
 
 

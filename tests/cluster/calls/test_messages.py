@@ -59,6 +59,7 @@ from jetraft.cluster.calls.messages.inquiries import (
     StreamRevision,
 )
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
+from jetraft.cluster.calls.messages.template_streams import TemplateStreamAnswer
 from jetraft.cluster.calls.messages.usage import NodeTiers, NodeUsage, TierShare, UsageQuestion
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import PROTOCOLS
@@ -132,6 +133,7 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (MetaIndex(index=70000), "ce00011170"),
     (ReadIndexQuestion(incarnation=7), "9107"),
     (ReadIndex(index=70000), "91ce00011170"),
+    (TemplateStreamAnswer(code=400, err_code=10027, description="no"), "93cd0190cd272ba26e6f"),
     (ClockAnswer(wall_ns=1_700_000_000_000_000_000, steady_ns=None), "92cf17979cfe362a0000c0"),
     (ClockAnswer(wall_ns=-5, steady_ns=1_700_000_000_000_000_000), "92fbcf17979cfe362a0000"),
     (

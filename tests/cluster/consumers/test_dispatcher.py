@@ -174,6 +174,50 @@ def test_the_deletion_of_an_unused_consumer_is_proposed_once_however_long_its_co
     assert replica.consumer_names() == []
 
 
+def test_a_pull_consumer_is_not_unused_while_an_ack_is_awaited() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", inactive_threshold=5 * S, ack_wait=20 * S)
+    node.publish(b"s.a", b"x")
+    node.turn()
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", reply=b"_INBOX.r")
+    (delivery,) = [sent for sent in node.turn() if sent.to == b"_INBOX.r"]
+    node.sleep(18 * S)
+    assert replica.consumer_names() == ["c"]
+    node.publish(delivery.reply, b"+ACK")
+    node.turn()
+    node.sleep(4 * S)
+    assert replica.consumer_names() == ["c"]
+    node.sleep(6 * S)
+    assert replica.consumer_names() == []
+
+
+def test_what_is_never_acknowledged_keeps_a_consumer_for_its_ack_wait_and_its_threshold() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", inactive_threshold=5 * S, ack_wait=20 * S)
+    node.publish(b"s.a", b"x")
+    node.turn()
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", reply=b"_INBOX.r")
+    node.turn()
+    node.sleep(24 * S)
+    assert replica.consumer_names() == ["c"]
+    node.sleep(6 * S)
+    assert replica.consumer_names() == []
+
+
+def test_a_request_that_ends_counts_as_use() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", inactive_threshold=5 * S)
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":1,"expires":4000000000}', reply=b"_INBOX.r")
+    node.turn()
+    node.sleep(8 * S)
+    assert replica.consumer_names() == ["c"]
+    node.sleep(2 * S)
+    assert replica.consumer_names() == []
+
+
 class HeldLog(MemLog):
     """What is appended becomes durable when the test says so."""
 

@@ -55,6 +55,21 @@ def test_a_sign_of_progress_starts_the_wait_again() -> None:
     assert redeliver_all(table, 160) == [1]
 
 
+def test_a_changed_wait_holds_for_what_is_awaited_already() -> None:
+    table = table_of(1, 2)
+    table.redeliver_at(2, 130)  # a nak with a delay
+    table.follow(WaitPolicy(ack_wait_ns=60, backoff_ns=(), max_deliver=-1))
+    table.expire(59)
+    assert redeliver_all(table, 59) == []
+    table.expire(60)
+    assert redeliver_all(table, 60) == [1]
+    table.expire(90)
+    assert redeliver_all(table, 90) == [2]
+    table.follow(WaitPolicy(ack_wait_ns=NEVER_NS, backoff_ns=(), max_deliver=-1))
+    table.expire(10**15)
+    assert redeliver_all(table, 10**15) == []
+
+
 def test_an_ack_in_the_redelivery_queue_takes_it_out() -> None:
     table = table_of(1, 2)
     table.expire(100)

@@ -37,6 +37,9 @@ class Stream:
         self.counted += 1
         return sum(seq >= from_seq for seq in self.live)
 
+    def next_and_left(self, filters: Sequence[bytes], from_seq: int, count: int) -> tuple[int, Runs]:
+        return self.num_pending(filters, from_seq), self.next_runs(filters, from_seq, count)
+
     def last_for(self, pattern: bytes) -> int:
         del pattern
         return max(self.live, default=0)
@@ -50,6 +53,10 @@ class Stream:
     def count_live(self, seqs: tuple[int, ...], start: int) -> int:
         self.counted += 1
         return sum(seq in self.live for seq in seqs[start:])
+
+    @property
+    def vanished(self) -> int:
+        return -len(self.live)
 
     @property
     def retains_by_acks(self) -> bool:

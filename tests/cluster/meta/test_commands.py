@@ -6,18 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.meta.commands import (
+    AddTemplate,
     AdoptStream,
     AssignStream,
     BadCommandError,
     Command,
     NameNode,
+    RaiseLevel,
     ReconfigureStream,
     RemoveStream,
+    RemoveTemplate,
     decode,
     encode,
 )
-from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.cluster.state.assignment import Former, StreamAssignment
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
+from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
 from jetraft.store.model.ids import GroupId, NodeId
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -33,6 +37,15 @@ configs = st.builds(
     metadata=st.dictionaries(names, names, max_size=3),
 )
 peers = st.lists(node_ids, min_size=1, max_size=5, unique=True).map(tuple)
+formers = st.one_of(
+    st.none(),
+    st.builds(
+        Former,
+        peers=peers,
+        replicas=numbers,
+        placement=st.one_of(st.none(), st.builds(Placement, cluster=names)),
+    ),
+)
 commands = st.one_of(
     st.builds(
         AssignStream,
@@ -60,9 +73,13 @@ commands = st.one_of(
             founding=peers,
             leaving=peers,
             newcomers=peers,
+            former=formers,
         ),
     ),
+    st.builds(AddTemplate, account=names, name=names, config=configs, max_streams=numbers),
+    st.builds(RemoveTemplate, account=names, name=names, incarnation=numbers),
     st.builds(NameNode, node_id=node_ids, name=names),
+    st.builds(RaiseLevel, level=st.integers(FIRST, LEVEL_MAX)),
 )
 
 
@@ -96,6 +113,10 @@ def test_other_bytes_are_refused_and_never_crash(body: bytes) -> None:
         ["assign", "$G", b'{"name":"S"}', "S-R1F-x", ["1", "2", "3", "4", "5", "6"], "n1", 1],
         ["assign", "$G", b'{"nome":"S"}', "S-R1F-x", ["n1"], "n1", 1],
         ["assign", "$G", b"not json", "S-R1F-x", ["n1"], "n1", 1],
+        ["level", 0],
+        ["level", LEVEL_MAX + 1],
+        ["level", 2, 3],
+        ["level"],
     ],
 )
 def test_a_body_of_the_wrong_shape_is_refused(fields: list[object]) -> None:

@@ -21,6 +21,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.errors import ApiError
+from jetraft.store.model.feature_level import MOVES
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, entry
 
@@ -58,7 +59,7 @@ class Requests:
     def __init__(self, *, peers: dict[NodeId, str] | None = None, capacity: int | None = None) -> None:
         self.machine = MetaMachine()
         self.machine.became_leader(1)
-        members = {N1: "one", **(peers or {})}
+        self.members = {N1: "one", **(peers or {})}
         self.group = InstantGroup(self.machine)
         view = ClusterView(
             node_id=N1,
@@ -66,7 +67,7 @@ class Requests:
             cluster_name="C",
             peers=None if peers is None else lambda: {node: Up(name, capacity) for node, name in peers.items()},
             machine=self.machine,
-            members=lambda: list(members),
+            members=lambda: list(self.members),
         )
         self.view = view
         if capacity is not None:
@@ -374,6 +375,41 @@ async def test_a_stream_moves_when_its_new_placement_excludes_its_node() -> None
             ACCOUNT, StreamConfig(name="S", num_replicas=2, placement=Placement(tags=("nope",))), pedantic=False
         )
     assert requests.machine.table.streams[moved.key] == moved
+
+
+async def test_a_move_leaves_a_node_or_any_but_the_leaders_and_keeps_the_config() -> None:
+    requests = Requests(peers=THREE)
+    requests.machine.table.feature_level = MOVES
+    await requests.create(StreamConfig(name="S", num_replicas=2))
+    row = requests.machine.table.streams[StreamKey(ACCOUNT, "S")]
+    leader, other = row.peers
+    (spare,) = {N1, N2, N3} - set(row.peers)
+    requests.leaders["S"] = leader
+    with pytest.raises(ApiError, match="peer not a member"):
+        await requests.frontend.move(ACCOUNT, "S", None, away=spare)
+    with pytest.raises(ApiError, match="no suitable peers"):
+        await requests.frontend.move(ACCOUNT, "S", Placement(cluster="Z"), away=None)
+    moved = await requests.frontend.move(ACCOUNT, "S", None, away=None)
+    assert (set(moved.peers), moved.leaving, moved.config) == ({leader, spare}, (other,), row.config)
+    with pytest.raises(ApiError, match="stream move already in progress"):
+        await requests.frontend.move(ACCOUNT, "S", None, away=None)
+    cancelled = await requests.frontend.cancel_move(ACCOUNT, "S")
+    assert (set(cancelled.peers), cancelled.leaving) == (set(row.peers), (spare,))
+    assert await requests.frontend.cancel_move(ACCOUNT, "S") == cancelled
+    await requests.frontend.settle(ACCOUNT, "S", incarnation=row.incarnation, revision=cancelled.revision)
+    with pytest.raises(ApiError, match="stream reconfiguration not in progress"):
+        await requests.frontend.cancel_move(ACCOUNT, "S")
+
+
+async def test_a_change_is_not_taken_back_to_a_node_that_is_no_member_any_more() -> None:
+    requests = Requests(peers=THREE)
+    requests.machine.table.feature_level = MOVES
+    await requests.create(StreamConfig(name="S", num_replicas=2))
+    gone, *_ = requests.machine.table.streams[StreamKey(ACCOUNT, "S")].peers
+    await requests.frontend.move(ACCOUNT, "S", None, away=gone)
+    del requests.members[gone]
+    with pytest.raises(ApiError, match="peer remap failed"):
+        await requests.frontend.cancel_move(ACCOUNT, "S")
 
 
 async def test_creations_side_by_side_see_each_other() -> None:

@@ -107,10 +107,11 @@ def test_a_limit_that_is_not_configured_is_a_part_of_what_there_is(tmp_path: Pat
     writer = Writer(1)
     node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="one", named=True, cluster="C")
     try:
-        profile = first_profile(node_dir, ["SSD"], {MEMORY: 7})
+        profile = first_profile(node_dir, ["SSD"], {MEMORY: 7}, level=2, server_id="ID")
     finally:
         node_dir.close()
         writer.stop()
     assert profile.tags == {"ssd"}
     assert profile.capacity[MEMORY] == 7
     assert profile.capacity[FILE] > 0
+    assert profile.server_id == "ID"

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+import msgpack
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream, SettleStream
+from jetraft.cluster.meta.commands import (
+    AddTemplate,
+    AssignStream,
+    BadCommandError,
+    Command,
+    NameNode,
+    RaiseLevel,
+    ReconfigureStream,
+    RemoveStream,
+    RemoveTemplate,
+    SettleStream,
+    row_fields,
+)
 from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.cluster.state.assignment import StreamKey
+from jetraft.cluster.state.assignment import Former, StreamKey
+from jetraft.store.model.feature_level import FIRST, LEVEL, MOVES, TEMPLATES, NewerLevelError
+from jetraft.store.model.ids import GroupId
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, config, entry
 
 if TYPE_CHECKING:
@@ -111,16 +128,106 @@ def test_a_node_that_comes_back_is_a_newcomer_and_keeps_its_data() -> None:
     assert not machine.table.is_removed(row.group_id, N2)
 
 
+def test_a_row_remembers_what_a_change_of_its_peers_began_with_until_that_is_complete() -> None:
+    changes = [attrs.evolve(move(*peers, based_on=at), incarnation=2) for at, peers in ((2, (N1, N3)), (3, (N3,)))]
+    commands: list[Command] = [RaiseLevel(level=MOVES), assign("A", peers=(N1, N2)), *changes]
+    machine, _ = applied(*commands)
+    row = machine.table.streams[key("A")]
+    assert row.former == Former(peers=(N1, N2), replicas=1, placement=None)
+    assert row.is_changing
+    assert set(row.former.peers) <= set(row.holders)
+    machine, _ = applied(*commands, attrs.evolve(settle(4), incarnation=2))
+    settled = machine.table.streams[key("A")]
+    assert (settled.former, settled.is_changing) == (None, False)
+
+
+def test_below_the_level_of_moves_a_row_remembers_nothing_and_older_servers_read_it() -> None:
+    machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1))
+    row = machine.table.streams[key("A")]
+    assert (row.former, row.is_changing, len(row_fields(row))) == (None, True, 11)
+
+
+def test_a_node_that_was_out_when_its_return_was_asked_for_comes_as_a_newcomer() -> None:
+    machine, codes = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1), settle(2), move(N1, N2, based_on=2))
+    row = machine.table.streams[key("A")]
+    assert codes == [None] * 4
+    assert (row.peers, row.leaving, set(row.newcomers)) == ((N1, N2), (N3,), {N2, N3})
+
+
+def test_a_settled_row_is_packed_as_it_was_before_rows_remembered_that() -> None:
+    machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1), settle(2))
+    assert len(row_fields(machine.table.streams[key("A")])) == 11
+
+
 def test_peers_chosen_for_another_row_and_news_of_another_row_change_nothing() -> None:
     machine, codes = applied(assign("A", peers=(N1, N2)), move(N1, based_on=1), move(N2, based_on=1), settle(1))
     assert codes == [None, None, 10202, None]
     assert machine.table.streams[key("A")].holders == (N1, N2)
 
 
-def test_an_entry_that_does_not_decode_is_an_answer_not_an_exception() -> None:
-    machine, errors = applied(b"\xc1", assign("S"))
-    assert errors == [10008, None]
-    assert machine.bad_commands == 1
+@pytest.mark.parametrize("body", [b"\xc1", msgpack.packb(["of a newer version", 1])])
+def test_an_entry_that_does_not_decode_stops_the_group(body: bytes) -> None:
+    """Passed over, it would leave this member with another table than those that know it."""
+    with pytest.raises(BadCommandError):
+        applied(assign("S"), body)
+
+
+def test_a_level_that_the_server_knows_is_in_use_from_its_entry_on_and_never_lower() -> None:
+    machine, _ = applied(RaiseLevel(level=LEVEL), RaiseLevel(level=FIRST))
+    assert machine.table.feature_level == machine.table.statistics().feature_level == LEVEL
+    restored = MetaMachine()
+    restored.restore(machine.snapshot())
+    assert restored.table.feature_level == LEVEL
+
+
+def test_a_server_that_does_not_know_the_level_takes_no_part() -> None:
+    machine, _ = applied(RaiseLevel(level=LEVEL))
+    older = MetaMachine(known_level=LEVEL - 1)
+    with pytest.raises(NewerLevelError, match=f"level {LEVEL} and this server knows {LEVEL - 1}"):
+        older.apply([entry(1, RaiseLevel(level=LEVEL))])
+    with pytest.raises(NewerLevelError):
+        MetaMachine(known_level=LEVEL - 1).restore(machine.snapshot())
+
+
+def test_a_table_of_the_first_level_is_written_as_before_there_were_levels() -> None:
+    machine, _ = applied(assign("S"))
+    assert msgpack.unpackb(machine.snapshot())[0] == 2
+
+
+TEMPLATE = AddTemplate(account=ACCOUNT, name="T", config=config("", "c.*"), max_streams=1)
+
+
+def made(name: str, subject: str) -> AssignStream:
+    of_template = attrs.evolve(config(name, subject), metadata={"jetraft.template": "T"})
+    return attrs.evolve(assign(name, subject), config=of_template)
+
+
+def test_two_creations_that_crossed_make_no_more_streams_than_a_template_may() -> None:
+    machine, codes = applied(TEMPLATE, made("c_1", "c.1"), made("c_2", "c.2"))
+    assert codes == [None, None, 10027]
+    assert [stream.name for stream in machine.table.streams] == ["c_1"]
+
+
+def test_no_stream_is_made_by_a_template_that_went_before_it() -> None:
+    removal = RemoveTemplate(account=ACCOUNT, name="T", incarnation=1)
+    machine, codes = applied(TEMPLATE, made("c_1", "c.1"), removal, made("c_2", "c.2"), removal)
+    assert codes == [None, None, None, 10068, 10068]
+    assert not machine.table.streams
+    assert machine.table.is_removed(GroupId("S-R1F-c_1"), N1)
+
+
+def test_the_subjects_of_a_template_and_of_streams_are_never_shared() -> None:
+    _, codes = applied(TEMPLATE, assign("S", "c.1"), assign("S", "d"), attrs.evolve(TEMPLATE, name="U"))
+    assert codes == [None, 10065, None, 10065]
+    _, codes = applied(assign("S", "c.1"), TEMPLATE)
+    assert codes == [None, 10065]
+
+
+def test_a_checkpoint_has_the_templates() -> None:
+    machine, _ = applied(RaiseLevel(level=TEMPLATES), TEMPLATE)
+    restored = MetaMachine()
+    restored.restore(machine.snapshot())
+    assert list(restored.table.templates.rows.values()) == list(machine.table.templates.rows.values())
 
 
 def test_listeners_hear_of_changed_streams_only() -> None:

@@ -40,6 +40,8 @@ COMMANDS = st.one_of(
     st.builds(commands.ResetConsumer, names, numbers),
     st.builds(commands.UpdateConfig, st.just(encode_config(stream_config(max_msgs=4)))),
     st.builds(commands.SetConfig, st.just(encode_config(stream_config(max_msgs_per_subject=1))), numbers),
+    st.builds(commands.UpdateConfig, st.just(encode_config(stream_config(metadata={"jetraft.chain": "sha256"})))),
+    st.builds(commands.SkipTo, numbers.filter(lambda seq: seq < 2**62), numbers),
     st.builds(commands.Remove, runs, st.booleans()),
     st.builds(commands.RemoveBelow, numbers),
     st.builds(commands.Purge, st.sampled_from([None, b"s.a", b"x.*"]), st.none() | numbers, st.none() | numbers),
@@ -101,6 +103,8 @@ def test_a_committed_command_is_applied_whatever_it_says(history: list[ConsumerC
             bench.stream_op(command)
         else:
             bench.consumer_op(command)
+        bench.messages(b"s.a")
     restored = Bench(bench.log)
     restored.machine.restore(bench.machine.snapshot())
+    assert restored.machine.snapshot() == bench.machine.snapshot()
     assert view(restored.machine)[2:4] == view(bench.machine)[2:4]

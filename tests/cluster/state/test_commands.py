@@ -71,6 +71,32 @@ def test_what_is_not_a_command_is_refused(body: bytes) -> None:
         commands.decode_stream_command(body)
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        (4, b"c", 1, 1, b"\x01\x01"),
+        (4, "c", -1, 1, b"\x01\x01"),
+        (4, "c", 1, True, b"\x01\x01"),
+        (4, "c", 1, 1.0, b"\x01\x01"),
+        (4, "c", 1, 1, "\x01\x01"),
+        (4, "c", 1, 1, None),
+        (4, "c", 1, 1, b"\x01\x00"),
+        (4, "c", 1, 1),
+        (6, 1, b"\x01\x01"),
+        (6, "c", 1),
+        (6, "c"),
+        (7, None, 1),
+        (7, "c", -1),
+        (7, "c", "1"),
+        ({}, "c"),
+        (True, "c"),
+    ],
+)
+def test_what_is_not_a_consumer_command_is_refused(item: tuple[object, ...]) -> None:
+    with pytest.raises(MalformedCommandError):
+        commands.decode_consumer_commands(msgpack.packb([item]))
+
+
 @given(st.binary(max_size=40))
 def test_no_bytes_make_decoding_fail_otherwise(body: bytes) -> None:
     with contextlib.suppress(MalformedCommandError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from jetraft.cluster.streams import confirmed_gets, direct
+from jetraft.cluster.streams import direct, get_places
 from jetraft.cluster.streams.read_wish import UNCONFIRMED
 from tests.cluster.lab import Node, Sent, start_stream
 
@@ -39,8 +39,10 @@ class Reader:
         self.node.publish(b"s.a", payload)
         self.node.turn()
 
-    def ask(self, number: int, *, subject: bytes = GET + b".s.a", hdr: bytes = WISH, body: bytes = b"") -> list[Sent]:
-        self.node.publish(subject, body, hdr=hdr, reply=b"_INBOX.%d" % number)
+    def ask(
+        self, number: int, *, subject: bytes = GET + b".s.a", hdr: bytes = WISH, body: bytes = b"", origin: int = 0
+    ) -> list[Sent]:
+        self.node.publish(subject, body, hdr=hdr, reply=b"_INBOX.%d" % number, origin=origin)
         return self.node.sleep(1000)
 
     def confirm(self, *, is_confirmed: bool = True) -> list[tuple[bytes, bytes]]:
@@ -89,13 +91,26 @@ def test_one_question_serves_all_that_came_before_it_and_none_that_came_after() 
 
 
 def test_what_may_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmed_gets, "WAITING_MAX", 2)
+    monkeypatch.setattr(get_places, "PLACES_MAX", 3)  # of which requests from elsewhere have two
     reader = Reader()
     assert reader.ask(1) == []
     assert reader.ask(2) == []
     assert [(sent.subject, sent.hdr) for sent in reader.ask(3)] == [(b"_INBOX.3", direct.BUSY)]
     assert len(reader.confirm() + reader.confirm()) == 2
     assert reader.ask(4) == []
+
+
+def test_one_connection_does_not_have_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_places, "PLACES_MAX", 8)
+    reader = Reader()
+    said = [reader.ask(number, origin=7) for number in range(3)]
+    assert said[:2] == [[], []]
+    assert [(sent.subject, sent.hdr) for sent in said[2]] == [(b"_INBOX.2", direct.BUSY)]
+    assert reader.ask(10, origin=8) == []
+    assert [reader.ask(number) != [] for number in range(20, 28)] == [False] * 5 + [True] * 3  # eight places in all
+    reader.confirm()
+    reader.confirm()
+    assert reader.ask(30, origin=7) == []
 
 
 def test_a_replica_that_ends_forgets_who_waits() -> None:

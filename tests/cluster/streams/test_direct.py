@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.memory_budget import MemoryBudget
-from jetraft.cluster.streams import direct, held_gets
+from jetraft.cluster.streams import direct, get_places
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.held_gets import HELD_NS
 from jetraft.store.disk.cgroup import MemoryGroup
@@ -267,12 +267,12 @@ def test_a_replica_that_gets_there_answers_with_what_it_has_then(subject: bytes,
 
 
 def test_what_may_be_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_gets, "HELD_MAX", 2)
+    monkeypatch.setattr(get_places, "PLACES_MAX", 3)  # of which requests from elsewhere have two
     reader = Reader()
     for number in range(3):
         reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.%d" % number)
     assert [(sent.subject, sent.hdr) for sent in reader.node.sleep(1)] == [(b"_INBOX.2", BEHIND % 7)]
-    monkeypatch.setattr(held_gets, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(get_places, "BYTES_MAX", 1000)
     other = Reader()
     other.node.publish(b"$JS.API.DIRECT.GET.S", b" " * 1000, hdr=DEMAND % 8, reply=b"_INBOX.large")
     assert [sent.hdr for sent in other.node.sleep(1)] == [BEHIND % 7]

@@ -10,12 +10,13 @@ from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
-from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.config import DeliverPolicy, RetentionPolicy, StreamConfig, StreamSource
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from jetraft.store.port import StoreCorrupt
 from tests.cluster.lab import Node, Sent, add_consumer, assignment_of, finish, info_of, start_stream, stream_config
 
 S = 10**9
+FROM_SEQ = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE}
 
 
 def publish(node: Node, *subjects: bytes, hdr: bytes = b"") -> list[Sent]:
@@ -130,6 +131,92 @@ def test_a_purge_removes_what_it_names(request_: JSApiStreamPurgeRequest, purged
     publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
     assert finish(node, lambda: replica.purge(request_)) == purged
     assert replica.machine.store.next_matches((), 1, 10) == left
+
+
+@pytest.mark.parametrize("subject", ["", ">"])
+def test_a_purge_up_to_a_sequence_that_is_still_to_come_moves_the_stream_there(subject: str) -> None:
+    node = Node()
+    log = MemLog()
+    replica = start_stream(node, log)
+    publish(node, b"s.a", b"s.b")
+    assert finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(filter=subject, seq=100))) == 2
+    assert [sent.payload for sent in publish(node, b"s.a")] == [b'{"stream":"S","seq":100}']
+    assert finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(filter="s.*", seq=200))) == 1
+    assert [sent.payload for sent in publish(node, b"s.a")] == [b'{"stream":"S","seq":101}']
+    replica.stop()
+    again = start_stream(node, log)
+    assert (again.info().state.first_seq, again.info().state.last_seq) == (101, 101)
+
+
+def test_a_purge_that_moves_a_stream_is_refused_while_leadership_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would be refused, and what is published later would leave a gap."""
+    node = Node()
+    replica = start_stream(node)
+    publish(node, b"s.a")
+    monkeypatch.setattr(type(replica.group.core), "accepts_proposals", property(lambda _: False))
+    with pytest.raises(ExceptionGroup) as refused:
+        finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(seq=100)))
+    assert refused.group_contains(NotLeaderError)
+
+
+def test_a_purge_does_not_move_a_mirror() -> None:
+    node = Node()
+    replica = start_stream(node, mirror=StreamSource(name="O"), subjects=())
+    finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(seq=100)))
+    assert replica.machine.next_seq == 1
+
+
+def test_a_message_that_is_gone_counts_against_no_limit_of_those_that_wait_for_an_ack() -> None:
+    node = Node()
+    replica = start_stream(node, max_msgs_per_subject=1)
+    add_consumer(node, replica, durable_name="c", max_ack_pending=1)
+    publish(node, b"s.a", b"s.b", b"s.c", b"s.d")
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":4,"expires":9000000000}', reply=b"_INBOX.r")
+    assert [sent.subject for sent in node.turn() if sent.to == b"_INBOX.r"] == [b"s.a"]
+    assert [sent.subject for sent in publish(node, b"s.a") if sent.to == b"_INBOX.r"] == [b"s.b"]
+    node.sent.clear()
+    assert finish(node, lambda: replica.delete_message(2, erase=False))
+    info = info_of(replica, "c")
+    assert (info.num_ack_pending, info.delivered.stream_seq, info.ack_floor.stream_seq) == (1, 3, 2)
+
+
+@pytest.mark.parametrize("with_consumers", [True, False])
+def test_what_nobody_wants_goes_when_a_stream_gets_interest_retention(*, with_consumers: bool) -> None:
+    node = Node()
+    replica = start_stream(node)
+    publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
+    if with_consumers:
+        add_consumer(node, replica, durable_name="c", filter_subject="s.b")
+        add_consumer(node, replica, durable_name="d", filter_subject="s.*", opt_start_seq=3, **FROM_SEQ)
+    config = attrs.evolve(replica.config, retention=RetentionPolicy.INTEREST)
+    replica.reconfigure(attrs.evolve(replica.assignment, config=config, revision=8))
+    node.turn()
+    assert replica.machine.store.next_matches((), 1, 9) == ([2, 3, 4] if with_consumers else [])
+
+
+def test_what_nobody_wants_goes_when_a_consumer_of_an_interest_stream_has_other_filters() -> None:
+    node = Node()
+    replica = start_stream(node, retention=RetentionPolicy.INTEREST)
+    add_consumer(node, replica, durable_name="c", filter_subject="s.a")
+    publish(node, b"s.a", b"s.a")
+    add_consumer(node, replica, durable_name="c", filter_subject="s.b")
+    node.turn()
+    assert replica.machine.store.messages == 0
+
+
+def test_who_waits_for_messages_of_a_deleted_stream_is_told_that_the_consumer_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c")
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":4,"expires":9000000000}', reply=b"_INBOX.r")
+    node.turn()
+    monkeypatch.setattr(type(node.site), "has_no_row", lambda *_: True)
+    replica.stop()
+    assert [b"409 Consumer Deleted" in sent.hdr for sent in node.turn() if sent.to == b"_INBOX.r"] == [True]
 
 
 def test_a_stream_may_forbid_purges_and_deletes() -> None:

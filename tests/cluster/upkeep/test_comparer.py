@@ -11,9 +11,10 @@ from jetraft.cluster.state import commands
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.state.digest import digests_of
 from jetraft.store.frames._frame import crc32c, parse_header
-from jetraft.store.frames.format import FRAME_CRC_AT, FRAME_CRC_FROM
+from jetraft.store.frames.format import FRAME_CRC_AT, FRAME_CRC_FROM, Kind
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
+from jetraft.store.stream.chain import Chain
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def digest(node: InProcessNode) -> object:
     return None if found is None or found.group.failed else digests_of(found.machine, EVERYTHING)
 
 
-async def started(cluster: InProcessCluster, storage: str = "file") -> InProcessNode:
+async def started(cluster: InProcessCluster, storage: str = "file", **fields: Any) -> InProcessNode:
     """Three nodes with the stream S: messages, and a consumer in the middle of them. Returns its leader."""
     await cluster.start("n1", "n2", "n3")
     await cluster.meta_leader()
-    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "storage": storage}
+    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "storage": storage, **fields}
     assert "error" not in await cluster["n1"].ask("STREAM.CREATE.S", config)
     consumer = {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}}
     assert "error" not in await cluster["n1"].ask("CONSUMER.CREATE.S.d", consumer)
@@ -156,6 +157,43 @@ async def test_state_that_was_bent_is_taken_over_from_a_majority(
     await compare(cluster)
     assert total(cluster, "states_replaced") == 1
     await settled(cluster)
+
+
+async def test_a_chain_that_was_bent_is_taken_over_from_a_majority(cluster: InProcessCluster) -> None:
+    leader = await started(cluster, metadata={"jetraft.chain": "sha256"}, deny_delete=True, deny_purge=True)
+    wrong, good = followers(cluster, leader)
+    replica(wrong).machine.chain = Chain()
+    await compare(cluster)
+    assert total(cluster, "states_replaced") == 1
+    await settled(cluster)
+    assert head(wrong) == head(good) == head(leader)
+
+
+async def test_a_replica_that_was_forged_while_it_was_down_has_the_head_of_the_others_again(
+    cluster: InProcessCluster,
+) -> None:
+    """Its chain is made again from what was forged: first its messages are put right, then its state."""
+    leader = await started(cluster, metadata={"jetraft.chain": "sha256"}, deny_delete=True, deny_purge=True)
+    wrong, good = followers(cluster, leader)
+    forge(wrong, b"message 17", b"massage 17")
+    bent = Chain()
+    log = replica(wrong).group.log
+    for _, entry in log.frames(1, log.last_index):
+        if entry.kind == Kind.MESSAGES:
+            bent.tree.append(entry.frame.replace(b"message 17", b"massage 17"))
+    replica(wrong).machine.chain = bent
+    assert head(wrong) != head(good)
+    for _ in range(2):
+        await compare(cluster)
+        await settled(cluster)
+    assert head(wrong) == head(good) == head(leader)
+
+
+def head(node: InProcessNode) -> tuple[int, bytes]:
+    chain = replica(node).machine.chain
+    assert chain is not None
+    assert chain.size == COUNT
+    return chain.size, chain.tree.root()
 
 
 async def test_without_a_majority_nobody_is_believed(cluster: InProcessCluster) -> None:

@@ -13,7 +13,8 @@ from jetraft.raft.engine.messages import (
     VoteGrant,
     VoteRequest,
 )
-from jetraft.raft.engine.port import Timing
+from jetraft.raft.engine.port import Proposal, Timing
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
 from tests.raft.rig import A, B, C, D, Rig, entries, role_of
@@ -149,6 +150,27 @@ def test_a_group_of_one_leads_as_soon_as_its_vote_is_durable() -> None:
     rig.sync()
     assert role_of(rig) is Role.LEADER
     assert rig.log.hard_state == HardState(term=5, vote=A)
+
+
+def test_the_only_member_of_an_empty_group_leads_at_once_and_writes_no_no_op() -> None:
+    """What it appends is durable with its vote, or not at all; and nothing of it counts before (decision 116)."""
+    rig = Rig(voters=(A,))
+    rig.core.start(rig.now_ns)
+    assert role_of(rig) is Role.LEADER
+    assert (rig.log.last_index, rig.core.term_start_index) == (0, 0)
+    rig.core.propose([Proposal(kind=Kind.META, body=b"first")])
+    assert (rig.core.applicable_index, rig.log.durable_token) == (0, 0)
+    rig.sync()
+    assert rig.core.applicable_index == 1
+    assert rig.log.hard_state == HardState(term=1, vote=A)
+
+
+def test_an_empty_group_with_a_learner_has_a_leader_when_the_vote_is_durable() -> None:
+    rig = Rig(voters=(A,), learners=(B,))
+    rig.core.start(rig.now_ns)
+    assert role_of(rig) is Role.CANDIDATE
+    rig.sync()
+    assert role_of(rig) is Role.LEADER
 
 
 def test_one_vote_per_term() -> None:

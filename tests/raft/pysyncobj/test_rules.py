@@ -25,6 +25,7 @@ DIFFERENT = {
     "test_a_change_of_members_waits_for_an_entry_of_the_own_term_and_asks_for_it": "fixed membership",
     "test_who_is_removed_is_told_that_nobody_leads_it_any_more": "fixed membership",
     "test_a_leader_that_has_nothing_to_find_out_writes_nothing": "the library appends its no-op whatever is committed",
+    "test_the_only_member_of_an_empty_group_leads_at_once_and_writes_no_no_op": "its disk is a second voter",
     "test_only_a_leader_that_is_alone_gives_each_message_a_checksum_of_its_own": "it writes none",
     "test_a_transfer_to_a_member_that_is_removed_meanwhile_ends_too": "fixed membership",
 }

@@ -22,6 +22,7 @@ from tests.simulator.world import MS, US, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jetraft.cluster.streams.replica import StreamReplica
     from tests.simulator.host import Host
 
 LOST = 0.002
@@ -88,7 +89,7 @@ class Exchange:
         replica = host.replica
         assert replica is not None
         if subject.startswith(DELETE):
-            host.do(lambda: drive(replica.consumers.delete(name), lambda _: None))
+            host.do(lambda: drive(delete(replica, name), lambda _: None))  # a host that stood still leads no more
             return
         config = ConsumerConfig.from_json(orjson.dumps(orjson.loads(body)["config"]))
         answer: Callable[[object], None] = partial(self._answer, host, stream, reply)
@@ -123,3 +124,8 @@ class Way:
 
     def is_heard(self, subject: bytes) -> bool:
         return self.exchange.is_heard(subject)
+
+
+async def delete(replica: StreamReplica, name: str) -> None:
+    """Delete a consumer, where the replica leads."""
+    await replica.consumers.delete(name)

@@ -24,7 +24,7 @@ from jetraft.cluster.state import machine as machine_module
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.schedules import ScheduleTable
 from jetraft.cluster.state.source_header import SourcePosition
-from jetraft.cluster.streams import atomic, batching
+from jetraft.cluster.streams import atomic, batching, chain_reading
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.atomic import AtomicBatches, Declined
 from jetraft.cluster.streams.batching import Batching
@@ -35,6 +35,11 @@ from jetraft.cluster.streams.members import Members
 from jetraft.cluster.streams.publish import Known
 from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
+from jetraft.store.frames._frame import records
+from jetraft.store.stream import chain as chain_module
+from jetraft.store.stream._merkle import MerkleTree
+from jetraft.store.stream.chain import Chain, message_leaf
+from jetraft.store.stream.stream_store import StoredMessage
 from tests.simulator.engines import play
 from tests.simulator.mutations import CRASHES
 
@@ -275,6 +280,23 @@ def positions_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamMachine, "restore", careless)
 
 
+# Chains.
+
+
+class WithoutHeaders(MerkleTree):
+    """Leaves out entries whose messages have headers."""
+
+    def append(self, frame: bytes) -> None:
+        if not any(hdr for *_, hdr, _payload in records(frame)):
+            super().append(frame)
+
+
+def without_its_time(found: StoredMessage) -> bytes:
+    return message_leaf(
+        StoredMessage(seq=found.seq, ts_ns=0, subject=found.subject, hdr=found.hdr, payload=found.payload)
+    )
+
+
 MUTATIONS = [
     FeatureMutation(
         "a whole batch is one entry",
@@ -406,6 +428,25 @@ MUTATIONS = [
         "every ack does",
         replaced(KeyedPending, "is_newest", lambda *_: True),
         "letters",
+    ),
+    FeatureMutation(
+        "the chain is in the checkpoint",
+        "it begins again",
+        replaced(Chain, "restore", classmethod(lambda cls, _state: cls())),
+        "chain",
+        1,
+    ),
+    FeatureMutation(
+        "each message is a leaf",
+        "those of entries with headers are none",
+        replaced(chain_module, "MerkleTree", WithoutHeaders),
+        "chain",
+    ),
+    FeatureMutation(
+        "a leaf that is read again has all of its message",
+        "not its time",
+        replaced(chain_reading, "message_leaf", without_its_time),
+        "chain",
     ),
     FeatureMutation("a number that is missing ends deliveries", "any is the next", any_number_is_the_next, "mirror", 1),
     FeatureMutation("a heartbeat tells what was lost", "it says nothing", heartbeats_say_nothing, "mirror", 2),

@@ -31,6 +31,7 @@ class Stream:
     storage: str = "file"
     max_msgs: int = -1
     load_per_s: float = 6.0
+    template: str = ""  # that makes it; empty: it is made by a request
     exists: bool = False  # somebody was told so
     may_be_gone: bool = False  # a deletion was asked for
     is_gone: bool = False  # somebody was told so
@@ -50,6 +51,12 @@ class Stream:
             "storage": self.storage,
             "max_msgs": self.max_msgs,
         }
+
+    def subject_of(self, number: int) -> bytes:
+        """What a message is published to: of a template's stream the one subject that it has."""
+        if self.template:
+            return self.name.replace("_", ".").encode()
+        return f"{self.name}.{number % 3}".encode()
 
 
 def body_of(number: int) -> bytes:
@@ -90,7 +97,7 @@ class Clients:
     async def publish(self, stream: Stream, number: int) -> None:
         """One message, again and again until somebody acknowledges it or the stream may be gone."""
         world = self._world
-        subject = f"{stream.name}.{number % 3}".encode()
+        subject = stream.subject_of(number)
         hdr = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
         stream.unfinished.add(number)
         while not stream.may_be_gone:
@@ -146,10 +153,20 @@ class Clients:
     async def create(self, stream: Stream) -> bool:
         """Have a stream; says whether somebody was told that it is there."""
         self.streams[stream.name] = stream
-        answer = await self.api(f"STREAM.CREATE.{stream.name}", stream.config)
+        answer = await self._create(stream)
         stream.exists = answer is not None and "error" not in answer
         self._world.note(f"create {stream.name}: {_short(answer)}")
         return stream.exists
+
+    async def _create(self, stream: Stream) -> dict[str, Any] | None:
+        if not stream.template:
+            return await self.api(f"STREAM.CREATE.{stream.name}", stream.config)
+        config = {key: value for key, value in stream.config.items() if key != "name"}
+        config["subjects"] = [f"{stream.template}.*"]
+        body = {"name": stream.template, "config": config, "max_streams": 1}
+        answer = await self.api(f"STREAM.TEMPLATE.CREATE.{stream.template}", body)
+        error = {} if answer is None else answer.get("error", {})
+        return {} if "already exists" in error.get("description", "") else answer  # it was asked for twice
 
     async def delete(self, stream: Stream) -> None:
         """Have it no more."""
@@ -169,6 +186,16 @@ class Clients:
         """Have a replica somewhere else."""
         answer = await self.api(f"STREAM.PEER.REMOVE.{stream.name}", {"peer": name}, tries=2)
         self._world.note(f"remove {name} of {stream.name}: {_short(answer)}")
+
+    async def move(self, stream: Stream, name: str) -> None:
+        """Have a stream leave a machine."""
+        answer = await self.api(f"ACCOUNT.STREAM.MOVE.$G.{stream.name}", {"server": name}, tries=2)
+        self._world.note(f"move {stream.name} away from {name}: {_short(answer)}")
+
+    async def cancel_move(self, stream: Stream) -> None:
+        """Have a change of replicas taken back."""
+        answer = await self.api(f"STREAM.CANCEL_MOVE.{stream.name}", tries=2)
+        self._world.note(f"cancel the change of {stream.name}: {_short(answer)}")
 
     async def step_down(self, stream: Stream) -> None:
         """Have another leader."""

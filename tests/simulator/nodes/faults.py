@@ -287,6 +287,14 @@ class Faults:
         await self._world.sleep(self._world.between(0, 2000 * MS))
         await self._begin_alone(name) if self._world.chance(0.5) else await self._down([name], power=False)
 
+    async def _move_and_cancel(self) -> None:
+        """A stream leaves a machine, and may be told to come back at any moment of that."""
+        stream = self._stream()
+        if stream is not None:
+            await self._clients.move(stream, self._name())
+            await self._world.sleep(self._world.between(0, 1000 * MS))
+            await self._clients.cancel_move(stream)
+
     async def _restart_alone(self) -> None:
         await self._begin_alone(self._name())
 

@@ -169,6 +169,7 @@ class Life:
             calls=self.mesh.calls,
             server_name=self.name,
         )
+        gateway.has_legacy_api = True
         nursery.start_soon(self._turns)
         nursery.start_soon(self._note_floors)
         await nursery.start(self.mesh.run)

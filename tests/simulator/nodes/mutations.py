@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
+from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.replica import StreamReplica
@@ -57,6 +58,12 @@ def plan(*kinds: str, **others: Any) -> Plan:
 
 
 MUTATIONS = [
+    NodeMutation(
+        duty="a template's stream is made before its first message is brought to it",
+        instead="it is taken to be there",
+        switch=replaced(TemplatePublishes, "_is_made", lambda *_args: True),
+        plan=plan("step-down", has_template=True),
+    ),
     NodeMutation(
         duty="what is fsynced stays",
         instead="an fsync of a file keeps nothing",

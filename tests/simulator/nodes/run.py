@@ -52,6 +52,7 @@ class Plan:
     is_tight: bool = False  # disks on which blocks are small
     has_memory: bool = True  # a stream in memory
     crowd: int = 0  # streams of little load beside the others
+    has_template: bool = False  # one more stream, which its first message makes
 
     @classmethod
     def drawn(cls, seed: int, world: VirtualWorld) -> "Plan":
@@ -169,6 +170,8 @@ class NodeSimulation:
             Stream(name="L", replicas=3, max_msgs=25, load_per_s=15),
             *(Stream(name=f"C{number}", replicas=3, load_per_s=0.5) for number in range(plan.crowd)),
         ]
+        if plan.has_template:
+            streams.append(Stream(name="T_0", template="T", replicas=3))
         if plan.has_memory:  # what it loses when a majority is away at once nobody promised to keep
             streams.append(Stream(name="M", replicas=3, storage="memory", load_per_s=3, may_lose=bool(plan.kinds)))
         return streams

@@ -16,6 +16,7 @@ from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.ledger.ledger_records import value
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 
@@ -103,6 +104,29 @@ def test_a_flipped_bit_is_one_damaged_range(store: Path, capsys: pytest.CaptureF
 def test_damage_to_any_file_fails_the_verification(store: Path, pattern: str) -> None:
     flip(next(store.rglob(pattern)), 5)
     assert main(["verify", str(store)]) == 1
+
+
+def test_a_log_that_only_the_ledger_has_is_sound(tmp_path: Path) -> None:
+    writer = Writer(1)
+    node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="")
+    identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=7)
+    options = LogOptions(begun_bytes_max=1000)
+    log = open_log(node_dir.ledger, node_dir.group(GROUP, 7), identity, BlockCache(), options)
+    log.set_hard_state(HardState(term=3, vote=node_dir.node_id))
+    frame = _frame.seal(Kind.STREAM_OP, index=1, term=3, incarnation=7, body=b"configuration")
+    log.append([Entry(index=1, term=3, kind=Kind.STREAM_OP, frame=frame)])
+    log.submit()
+    while log.durable_token < log.token():
+        select.select([writer.fileno()], [], [])
+        writer.drain()
+    writer.stop()
+    log.close()
+    node_dir.close()
+    view = inspect(tmp_path)
+    assert view.all_damage == ()
+    group = view.groups[0]
+    assert (group.first_index, group.last_index, group.last_term, group.blocks) == (1, 1, 3, ())
+    assert group.notes == ("entries 1 to 1 are in the ledger",)
 
 
 def write_values(store: Path, *names: str) -> None:

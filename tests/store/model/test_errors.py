@@ -25,11 +25,11 @@ def test_the_catalogue_is_what_the_generator_writes() -> None:
 
 
 def test_the_catalogue_has_every_code_once() -> None:
-    assert [spec.err_code for spec in errors.ALL] == list(range(10002, 10228))
-    assert len(errors.BY_NAME) == 226
+    assert [spec.err_code for spec in errors.ALL] == [*range(10002, 10228), 19001, 19002]
+    assert len(errors.BY_NAME) == 228
 
 
-@pytest.mark.parametrize(("code", "rows"), [(400, 171), (500, 33), (503, 12), (404, 4), (429, 3), (412, 2), (409, 1)])
+@pytest.mark.parametrize(("code", "rows"), [(400, 172), (500, 33), (503, 13), (404, 4), (429, 3), (412, 2), (409, 1)])
 def test_the_classes_have_the_known_sizes(code: int, rows: int) -> None:
     assert sum(spec.code == code for spec in errors.ALL) == rows
 

@@ -28,7 +28,8 @@ def test_views_are_parts_too() -> None:
 def test_every_type_has_an_error_form(kind: ResponseType) -> None:
     body = error_answer(kind, errors.STREAM_NOT_FOUND.with_values())
 
-    head = b'{"type":"io.nats.jetstream.api.v1.%b","error":' % kind.value.encode()
+    assert kind.type_name == ("io.jetraft.api.v1." if "chain" in kind else "io.nats.jetstream.api.v1.") + kind.value
+    head = b'{"type":"%b","error":' % kind.type_name.encode()
     assert body.startswith(head + b'{"code":404,"err_code":10059,"description":"stream not found"}')
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jetraft.cluster.streams.group_views import silence_ns
+from jetraft.cluster.peer_views import silence_ns
 from jetraft.raft.group_spec import ReplicaLag
 from jetraft.store.model.ids import NodeId
 

@@ -1,0 +1,45 @@
+"""`python -m jetraft.api.cli.prepare` makes the first start as fast as the later ones, and ends.
+
+It imports every module, so that Python writes the byte code of all that a server may load, of the standard library and
+the dependencies too, and it saves the code of classes (`api/class_code.py`). `make setup` and the image run it; it is
+of use wherever those who start servers may not write where the package is, or have PYTHONDONTWRITEBYTECODE set. What
+cannot be written is left out. Modules of optional packages that are not installed are named and skipped.
+"""
+
+import importlib
+import os
+import pkgutil
+import sys
+from contextlib import suppress
+
+import jetraft
+from jetraft.api import class_code
+from jetraft.api.class_code import ClassCode, beside
+
+CODECS = ("encodings.ascii", "encodings.idna")  # which Python loads when it first meets such a text
+
+
+def main() -> int:
+    """Returns the exit status."""
+    if sys.dont_write_bytecode:  # what is loaded by now was not written
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        os.execve(sys.executable, [sys.executable, "-m", "jetraft.api.cli.prepare"], env)  # noqa: S606  this very program
+    with suppress(OSError):
+        beside(class_code.__file__).unlink()  # it may have classes of the past
+    code = ClassCode.install()
+    for name in CODECS:
+        importlib.import_module(name)
+    skipped = []
+    for module in pkgutil.walk_packages(jetraft.__path__, "jetraft."):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            skipped.append(f"{module.name} (needs {error.name})")
+    code.save()
+    for name in skipped:
+        sys.stderr.write(f"jetraft: not prepared: {name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,221 @@
+"""The first entries of a log, which the ledger keeps until there is a block: no file, and as good as one."""
+
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames import _frame
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.ledger_records import GroupState, NodeState
+from jetraft.store.log.file_log import FileLog
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, HardState
+from tests.doubles.lossy_disk import LossyDisk
+from tests.store.ledgers import ledger_of
+
+GROUP = Path("/groups/S-R1F-abcdefgh")
+LOG = GROUP / "log-00000001"
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+OPTIONS = LogOptions(begun_bytes_max=300)
+VOTED = HardState(term=1, vote=IDENTITY.node_id)
+
+
+def opened(disk: LossyDisk, options: LogOptions = OPTIONS) -> FileLog:
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
+
+
+def entry(index: int, *, term: int = 1, kind: Kind = Kind.STREAM_OP, body: bytes = b"configuration") -> Entry:
+    count = int(kind is Kind.MESSAGES)
+    if count:
+        body = _frame.make_record(b"s", b"", body, ts_ns=index)
+    frame = _frame.seal(kind, index=index, term=term, incarnation=7, body=body, first_seq=count, count=count)
+    return Entry(index=index, term=term, kind=kind, frame=frame)
+
+
+def settle(disk: LossyDisk, log: FileLog) -> None:
+    log.submit()
+    disk.finish()
+    assert log.durable_token == log.token()
+
+
+def founded(disk: LossyDisk, options: LogOptions = OPTIONS) -> FileLog:
+    """A log as the only member of a group begins it: vote, members and the first entry in one batch."""
+    log = opened(disk, options)
+    log.set_hard_state(VOTED)
+    log.save_checkpoint(0, 0, b"members", b"")
+    log.append([entry(1)])
+    settle(disk, log)
+    return log
+
+
+def append(disk: LossyDisk, log: FileLog, *entries: Entry) -> None:
+    log.append(entries)
+    settle(disk, log)
+
+
+def found(log: FileLog) -> list[Entry]:
+    return log.entries(1, log.last_index, 1 << 20) if log.last_index else []
+
+
+def state_of(log: FileLog) -> GroupState:
+    state = log.place.ledger.state(log.place.key)
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_first_entry_is_there_after_a_power_cut_without_a_file(seed: int) -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    assert log.durable_index == 1
+    disk.crash(Random(seed))
+    assert disk.list_directory(LOG) == []
+    log = opened(disk)
+    assert (found(log), log.durable_index, log.hard_state) == ([entry(1)], 1, VOTED)
+    assert log.token() == log.durable_token, "there is nothing to write"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_vote_and_the_first_entry_come_together_or_not_at_all(seed: int) -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    log.set_hard_state(VOTED)
+    log.append([entry(1)])
+    log.submit()
+    disk.crash(Random(seed))
+    log = opened(disk)
+    assert (log.last_index, log.hard_state.term) in {(0, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_message_makes_a_block_with_what_the_ledger_had(seed: int, *, restarts: bool) -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    if restarts:
+        log.close()
+        log = opened(disk)
+    append(disk, log, entry(2, kind=Kind.MESSAGES))
+    assert (len(state_of(log).births), state_of(log).begun) == (1, ())
+    disk.crash(Random(seed))
+    log = opened(disk, LogOptions())
+    assert found(log) == [entry(1), entry(2, kind=Kind.MESSAGES)]
+    assert log.damaged_entries == ()
+
+
+@pytest.mark.parametrize("steps", range(20))
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_lost_while_the_first_block_is_made(seed: int, steps: int) -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    log.append([entry(2, kind=Kind.MESSAGES)])
+    log.submit()
+    for _ in range(steps):
+        disk.step()
+    disk.crash(Random(seed))
+    log = opened(disk)
+    assert found(log)[:1] == [entry(1)]
+    assert log.damaged_entries == ()
+    append(disk, log, entry(log.last_index + 1, kind=Kind.MESSAGES))
+
+
+def test_no_ops_go_to_the_ledger_until_they_are_too_many() -> None:
+    """Each start of a member that is alone writes one."""
+    disk = LossyDisk()
+    log = founded(disk)
+    append(disk, log, entry(2, kind=Kind.NOOP))
+    assert state_of(log).begun == (entry(1).frame, entry(2, kind=Kind.NOOP).frame)
+    assert disk.list_directory(LOG) == []
+    append(disk, log, *(entry(index, kind=Kind.NOOP) for index in range(3, 9)))
+    assert (len(disk.list_directory(LOG)), state_of(log).begun) == (1, ())
+    log.close()
+    assert opened(disk).last_index == 8
+
+
+@pytest.mark.parametrize("kind", [Kind.STREAM_OP, Kind.CONSUMER_OP, Kind.RAFT_CONFIG])
+def test_what_only_this_log_knows_has_a_block_before_it_counts(kind: Kind) -> None:
+    """Both copies of the ledger may be lost, and the only member goes on with what is in its blocks."""
+    disk = LossyDisk()
+    log = founded(disk)
+    append(disk, log, entry(2, kind=kind))
+    assert (len(state_of(log).births), state_of(log).begun) == (1, ())
+    disk = LossyDisk()
+    log = opened(disk)
+    log.set_hard_state(VOTED)
+    append(disk, log, entry(1, kind=Kind.META))
+    assert len(state_of(log).births) == 1, "the table of the meta group"
+
+
+def test_messages_checkpoints_and_encryption_want_a_file_at_once() -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    log.set_hard_state(VOTED)
+    append(disk, log, entry(1, kind=Kind.MESSAGES))
+    assert len(state_of(log).births) == 1, "a message can be erased, in a block"
+    disk = LossyDisk()
+    log = founded(disk)
+    log.save_checkpoint(1, 1, b"members", b"state")
+    settle(disk, log)
+    assert (len(state_of(log).births), len(disk.list_directory(LOG))) == (1, 2)
+    disk = LossyDisk()
+    log = founded(disk, attrs.evolve(OPTIONS, secrets=Secrets(key=b"k" * 32)))
+    assert (len(state_of(log).births), state_of(log).begun) == (1, ()), "the ledger is not encrypted"
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("index", [1, 2])
+def test_a_cut_takes_entries_away_that_only_the_ledger_has(seed: int, index: int) -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    append(disk, log, entry(2, kind=Kind.NOOP))
+    log.set_hard_state(HardState(term=2, vote=None))
+    log.cut_from(index)
+    other = entry(index, term=2, body=b"another")
+    append(disk, log, other)
+    expected = [entry(1), other][2 - index :] if index == 1 else [entry(1), other]
+    assert found(log) == expected
+    disk.crash(Random(seed))
+    assert found(opened(disk)) == expected
+
+
+def test_no_floor_is_noted_for_what_the_ledger_has_itself() -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    assert not log.note_floor()
+    append(disk, log, entry(2, kind=Kind.MESSAGES))
+    assert log.note_floor()
+    disk.finish()
+    assert state_of(log).floor.log_index == 2
+
+
+def test_the_floor_of_a_first_block_is_noted_also_when_nothing_follows_the_first_entry() -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    log.roll_early()
+    settle(disk, log)
+    assert state_of(log).births
+    assert log.note_floor()
+
+
+def test_the_ledger_keeps_first_entries_when_it_is_written_anew_and_reads_states_without_them() -> None:
+    disk = LossyDisk()
+    log = founded(disk)
+    ledger = log.place.ledger
+    ledger._rewrite_at = 0
+    ledger.commit_now()
+    ledger.close()
+    assert found(opened(disk)) == [entry(1)]
+    state, key = NodeState(), (GroupId("g"), 1)
+    plain = ledger_records.replaced(key, GroupState(hard_state=VOTED))
+    state.apply(plain)
+    assert state.groups[key].begun == ()
+    state.apply(ledger_records.begun(key, [b"frame"]))
+    assert list(state.records()) == [ledger_records.replaced(key, state.groups[key])]
+    assert len(plain) < len(ledger_records.replaced(key, state.groups[key])), "as before where there are none"
