@@ -45,7 +45,7 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 test: setup      ## the whole test suite in its short form, three files at a time (WORKERS=n): a part of the tests waits
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q --durations=15 --durations-min=5
 
-test-again: setup ## the tests that failed in the last `make test`, alone; more than five fail at once (decision 80)
+test-again: setup ## the tests that failed in the last `make test`, alone; those of more than five files fail at once (decision 80)
 	$(BIN)/python -m tests.harness.again
 
 test-long: setup ## the tests that have a long form, in it: more seeds and moments, each mutation searched from seed 0 (WORKERS=n)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.harness.again import FAILED_MAX, names, refusal
+from tests.harness.again import FILES_MAX, TESTS_MAX, names, refusal
 
 
 def test_the_names_are_those_that_pytest_wrote_down(tmp_path: Path) -> None:
@@ -14,10 +14,15 @@ def test_the_names_are_those_that_pytest_wrote_down(tmp_path: Path) -> None:
 
 
 def test_a_few_tests_are_repeated() -> None:
-    assert refusal([f"a.py::test_{number}" for number in range(FAILED_MAX)]) is None
+    assert refusal([f"{number}.py::test" for number in range(FILES_MAX)]) is None
+
+
+def test_those_of_one_file_may_have_one_cause() -> None:
+    assert refusal([f"a.py::test[{number}]" for number in range(TESTS_MAX)]) is None
 
 
 def test_many_failures_a_run_that_broke_and_a_file_that_cannot_be_read_are_failures() -> None:
-    assert refusal([f"a.py::test_{number}" for number in range(FAILED_MAX + 1)]) is not None
+    assert refusal([f"{number}.py::test" for number in range(FILES_MAX + 1)]) is not None
+    assert refusal([f"a.py::test[{number}]" for number in range(TESTS_MAX + 1)]) is not None
     assert refusal([]) is not None
     assert refusal(["a.py"]) is not None
