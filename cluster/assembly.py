@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.group import Group
-    from jetraft.raft.mesh.peers import Mesh
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
     from jetraft.store.disk.space import SpaceWatch
@@ -120,6 +119,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
     )
     reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
     news = _news(ports, shared, logs)
+    template_publishes = _template_publishes(ports, shared, requests)
     supervisor = Supervisor(
         setting,
         ports,
@@ -151,11 +151,18 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         backend=replicas.backend,
         gossip=gossip,
         reads=requests.reads,
-        service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
+        service=_service(
+            ports,
+            shared,
+            requests,
+            logs.leader_duties,
+            node_id=setting.node_id,
+            template_publishes=template_publishes,
+        ),
         supervisor=supervisor,
         room=_room_keeper(ports, space, supervisor, news),
         memory=_memory_keeper(ports, directory),
-        template_publishes=_template_publishes(ports, shared, requests),
+        template_publishes=template_publishes,
         sweeper=Sweeper(
             machine,
             is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
@@ -181,7 +188,9 @@ def _news(ports: NodePorts, shared: Shared, logs: Logs) -> OperatorNews:
 
 def _template_publishes(ports: NodePorts, shared: Shared, requests: Requests) -> TemplatePublishes:
     return TemplatePublishes(
+        mesh=ports.mesh,
         machine=shared.machine,
+        meta_group=shared.meta_group,
         outboxes=ports.outboxes,
         forwarder=requests.forwarder,
         served=requests.served,
@@ -213,8 +222,14 @@ def _in_memory(directory: ReplicaDirectory[StreamReplica]) -> Sequence[Group]:
     return [replica.group for row, replica in directory.replicas() if row.config.storage is StorageType.MEMORY]
 
 
-def _service(
-    node_id: NodeId, mesh: Mesh | None, shared: Shared, requests: Requests, leader_duties: LeaderDuties
+def _service(  # noqa: PLR0913  (the layers that it stands on)
+    ports: NodePorts,
+    shared: Shared,
+    requests: Requests,
+    leader_duties: LeaderDuties,
+    *,
+    node_id: NodeId,
+    template_publishes: TemplatePublishes,
 ) -> ClusterService:
     """What the API uses."""
     machine, directory, owners = shared.machine, shared.directory, requests.owners
@@ -228,7 +243,7 @@ def _service(
         directory=directory,
         owners=owners,
         usages=Usages(
-            mesh=mesh,
+            mesh=ports.mesh,
             machine=machine,
             replicas=directory.replicas,
             limits_of=limits_of,
@@ -237,7 +252,11 @@ def _service(
         forwarder=requests.forwarder,
         served=requests.served,
         inquiries=requests.inquiries,
-        listing=Listing(node_id=node_id, mesh=mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries),
+        in_force=requests.in_force,
+        template_publishes=template_publishes,
+        listing=Listing(
+            node_id=node_id, mesh=ports.mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries
+        ),
         backups=requests.backups,
         advisories=shared.advisories,
         accounts=shared.accounts.limits,

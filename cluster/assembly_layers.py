@@ -39,6 +39,7 @@ from jetraft.cluster.quota import Quota
 from jetraft.cluster.readiness import Confirmation
 from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.requests.backup_transfers import Backups
+from jetraft.cluster.requests.in_force import ConfigsInForce
 from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.locator import Owners
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
@@ -164,6 +165,7 @@ class Requests:
     forwarder: Forwarder
     frontend: MetaFrontend
     inquiries: Inquiries
+    in_force: ConfigsInForce
     reads: ReadConfirmations
     backups: Backups
     currency: Currency
@@ -200,12 +202,14 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         directory=directory,
         changes=shared.changes,
     )
+    in_force = ConfigsInForce(node_id=node_id, mesh=mesh, machine=machine, directory=directory, changes=shared.changes)
     backups = Backups(
         node_id=node_id,
         owners=owners,
         forwarder=forwarder,
         served=served,
         inquiries=inquiries,
+        in_force=in_force,
         frontend=frontend,
         machine=machine,
         directory=directory,
@@ -223,6 +227,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         forwarder=forwarder,
         frontend=frontend,
         inquiries=inquiries,
+        in_force=in_force,
         reads=ReadConfirmations(forwarder=forwarder, served=served, owners=owners, directory=directory),
         backups=backups,
         currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.ports import Outboxes
+    from jetraft.cluster.requests.in_force import ConfigsInForce
     from jetraft.cluster.requests.inquiries import Inquiries
     from jetraft.cluster.requests.locator import Owners
     from jetraft.cluster.requests.serving import ServedRequests
@@ -108,6 +109,7 @@ class Backups:
         forwarder: Forwarder,
         served: ServedRequests,
         inquiries: Inquiries,
+        in_force: ConfigsInForce,
         frontend: MetaFrontend,
         machine: MetaMachine,
         directory: ReplicaDirectory[StreamReplica],
@@ -123,6 +125,7 @@ class Backups:
         self._owners = owners
         self._forwarder = forwarder
         self._inquiries = inquiries
+        self._in_force = in_force
         self._frontend = frontend
         self._machine = machine
         self._directory = directory
@@ -362,7 +365,8 @@ class Backups:
         if row is None or row.incarnation != asked.incarnation:
             raise errors.STREAM_NOT_FOUND.with_values()
         if is_marked(row.config):
-            await self._frontend.put_in_force(row, self._frontend.checked(config, pedantic=False))
+            row = await self._frontend.put_in_force(row, self._frontend.checked(config, pedantic=False))
+            await self._in_force.let_replicas_follow(row)
 
     async def _serve_remove(self, request: ForwardedRequest) -> None:
         asked = RemoveQuestion.unpack(request.payload)

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.templates import StreamTemplate
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.requests.backup_transfers import Backups
+    from jetraft.cluster.requests.in_force import ConfigsInForce
     from jetraft.cluster.requests.inquiries import Inquiries
     from jetraft.cluster.requests.listing import Listing, StreamPage
     from jetraft.cluster.requests.locator import Owners
     from jetraft.cluster.requests.serving import ServedRequests
+    from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.requests.usage import Usages
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
@@ -76,6 +78,8 @@ class ClusterService:
         forwarder: Forwarder,
         served: ServedRequests,
         inquiries: Inquiries,
+        in_force: ConfigsInForce,
+        template_publishes: TemplatePublishes,
         listing: Listing,
         backups: Backups,
         advisories: NodeAdvisories,
@@ -92,6 +96,8 @@ class ClusterService:
         self.forwarder = forwarder
         self.served = served
         self.inquiries = inquiries
+        self._in_force = in_force
+        self._template_publishes = template_publishes
         self._listing = listing
         self.backups = backups
         self.advisories = advisories
@@ -110,9 +116,14 @@ class ClusterService:
         return await self.info_of(created.assignment), created.fresh
 
     async def update_stream(self, account: str, config: StreamConfig, *, pedantic: bool) -> dict[str, Any]:
-        """Change a stream's config and wait until its leader has taken it over. Returns its info as a JSON object."""
+        """Change a stream's config and wait until its leader has taken it over. Returns its info as a JSON object.
+
+        The other replicas that can be reached go by it too when this returns.
+        """
         row = await self._frontend.update(account, config, pedantic=pedantic)
-        return await self.info_of(row)
+        info = await self.info_of(row)
+        await self._in_force.let_replicas_follow(row)
+        return info
 
     async def delete_stream(self, account: str, name: str) -> None:
         """Delete a stream; when this returns, the nodes that can be reached do not serve it any more."""
@@ -132,12 +143,15 @@ class ClusterService:
                 yield row.config.name
 
     async def add_template(self, account: str, name: str, config: StreamConfig, max_streams: int) -> StreamTemplate:
-        """Have streams made by a template. Raises ApiError or Moved."""
-        return await self._frontend.add_template(account, name, config, max_streams)
+        """Have streams made by a template; all nodes that can be reached know it then. Raises ApiError or Moved."""
+        made = await self._frontend.add_template(account, name, config, max_streams)
+        await self._template_publishes.let_all_follow()
+        return made
 
     async def remove_template(self, account: str, name: str) -> Sequence[StreamAssignment]:
         """Delete a template with its streams; the nodes that can be reached do not serve these any more."""
         removed = await self._frontend.remove_template(account, name)
+        await self._template_publishes.let_all_follow()
         for row in removed:
             await self.inquiries.let_holders_catch_up(row)
         return removed

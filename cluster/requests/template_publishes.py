@@ -5,6 +5,8 @@ one; all publishes to such a stream come this way, and its leader captures nothi
 twice or passed by while a stream begins. Of one subject, what entered at one node stays in order, as one batch at a
 time is on its way to the leader. A batch whose answer is lost is not sent again, and gets no acks, as when a leader is
 killed.
+
+Before a template's creation or deletion is answered, the nodes that can be reached capture as it says.
 """
 
 from __future__ import annotations
@@ -18,33 +20,40 @@ import trio
 
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import REQUEST_BYTES_MAX, ForwardedRequest, Owner
+from jetraft.cluster.calls.messages.inquiries import QUESTION_BYTES_MAX, MetaIndex
 from jetraft.cluster.calls.messages.template_streams import (
     CREATE,
     DESCRIPTION_CHARS_MAX,
+    FOLLOWED,
     PUBLISH,
     TemplateStreamAnswer,
 )
+from jetraft.cluster.calls.waiting import ask_peer
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.meta.templates import stream_of, template_of
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.streams.puback import error_ack
+from jetraft.raft.changes import Change
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:
-    from jetraft.cluster.calls.forward import Forwarder
+    from jetraft.cluster.calls.forward import Forwarder, MeshLike
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.store.model.api_error import ApiError
+    from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
 LANES_MAX: Final = 4096  # subjects of which something waits on a node
 WAITING_BYTES_MAX: Final = 64 << 20  # of a node; what comes then is refused (10167)
+FOLLOW_WAIT_S: Final = 1.0  # as long as a stream's deletion is waited for
 BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX - 4096  # beside account, stream and subject
 
 
@@ -63,14 +72,18 @@ class TemplatePublishes:
     def __init__(  # noqa: PLR0913  (where publishes come from and go to)
         self,
         *,
+        mesh: MeshLike | None,
         machine: MetaMachine,
+        meta_group: MetaGroupRef,
         outboxes: Outboxes,
         forwarder: Forwarder,
         served: ServedRequests,
         frontend: MetaFrontend,
         directory: ReplicaDirectory[StreamReplica],
     ) -> None:
+        self._mesh = mesh
         self._machine = machine
+        self._meta_group = meta_group
         self._outboxes = outboxes
         self._forwarder = forwarder
         self._frontend = frontend
@@ -80,10 +93,13 @@ class TemplatePublishes:
         self._waiting_bytes = 0
         self._refused = 0
         self._woken = trio.Event()
+        self._followed = Change()
         self._nursery: trio.Nursery | None = None
         served.serve(CREATE, self._serve_create)
         served.serve(PUBLISH, self._serve_publish)
         machine.on_templates.connect(self._wake)
+        if mesh is not None:
+            mesh.serve(FOLLOWED, self._serve_followed, request_bytes_max=QUESTION_BYTES_MAX)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -92,6 +108,7 @@ class TemplatePublishes:
                 while True:
                     self._woken = trio.Event()
                     self._follow()
+                    self._followed.notify()
                     await self._woken.wait()
         finally:
             self._nursery = None
@@ -103,6 +120,24 @@ class TemplatePublishes:
         return TemplatePublishStatistics(
             subjects=len(self._lanes), waiting_bytes=self._waiting_bytes, refused=self._refused
         )
+
+    async def let_all_follow(self) -> None:
+        """Wait until this node, and those that can be reached, capture what the templates say that are here now."""
+        question = MetaIndex(index=self._meta_group.applied_index).pack()
+
+        async def ask(mesh: MeshLike, peer: NodeId) -> None:
+            await ask_peer(mesh, peer, FOLLOWED, question, timeout_s=FOLLOW_WAIT_S)
+
+        with trio.move_on_after(FOLLOW_WAIT_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follows)
+                if self._mesh is not None:
+                    for peer, link in self._mesh.peers.items():
+                        if link.up:
+                            nursery.start_soon(ask, self._mesh, peer)
+
+    async def _follows(self) -> None:
+        await self._followed.until(lambda: not self._woken.is_set())
 
     # --- captured here
 
@@ -198,6 +233,13 @@ class TemplatePublishes:
         return StreamKey(account, stream_of(subject.decode(errors="replace")))
 
     # --- answered here
+
+    async def _serve_followed(self, _sender: NodeId, payload: bytes) -> bytes:
+        index = MetaIndex.unpack(payload).index
+        with trio.move_on_after(FOLLOW_WAIT_S):
+            await self._meta_group.wait_applied(index)
+            await self._follows()
+        return b""
 
     async def _serve_create(self, request: ForwardedRequest) -> bytes:
         try:

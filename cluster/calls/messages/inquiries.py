@@ -3,6 +3,7 @@
 stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
 meta.index:      nothing -> MetaIndex                    meta.caught-up: MetaIndex -> nothing
 stream.read:     ReadIndexQuestion -> ReadIndex          (cluster/requests/read_confirmations.py)
+stream.in-force: ConfigQuestion -> nothing               (cluster/requests/in_force.py)
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SETTLED: Final = b"stream.settled"
 INDEX: Final = b"meta.index"
 READ_INDEX: Final = b"stream.read"
 CAUGHT_UP: Final = "meta.caught-up"
-QUESTION_BYTES_MAX: Final = 2048  # a name, whose characters have 4 bytes at most, and two numbers
+IN_FORCE: Final = "stream.in-force"
+QUESTION_BYTES_MAX: Final = 4096  # two names, whose characters have 4 bytes at most, and two numbers
 INFO_BYTES_MAX: Final = 64 << 20
 
 
@@ -45,6 +47,17 @@ class StreamInfoAnswer(Message):
 class SettledReport(Message):
     """The group of this stream has the members of its row."""
 
+    name: str = attrs.field(metadata=text(NAME_BYTES_MAX))
+    incarnation: int = attrs.field(metadata=number())
+    revision: int = attrs.field(metadata=number())
+
+
+@protocol("a question for a config", bytes_max=QUESTION_BYTES_MAX)
+@attrs.frozen(kw_only=True, slots=True)
+class ConfigQuestion(Message):
+    """The stream that was created by this entry of the meta log, with the config of this revision of its row."""
+
+    account: str = attrs.field(metadata=text(NAME_BYTES_MAX))
     name: str = attrs.field(metadata=text(NAME_BYTES_MAX))
     incarnation: int = attrs.field(metadata=number())
     revision: int = attrs.field(metadata=number())

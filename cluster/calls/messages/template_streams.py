@@ -1,6 +1,7 @@
 """What a node asks for a message on a subject of a template (cluster/requests/template_publishes.py).
 
 template.stream:  the subject -> TemplateStreamAnswer     template.publish: captured messages -> nothing
+template.followed: MetaIndex -> nothing
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from jetraft.raft.mesh.messages import Message, number, protocol, text
 
 CREATE: Final = b"template.stream"
 PUBLISH: Final = b"template.publish"
+FOLLOWED: Final = "template.followed"
 DESCRIPTION_CHARS_MAX: Final = 8192  # of an error: it may have a config's text in it
 ANSWER_BYTES_MAX: Final = 4 * DESCRIPTION_CHARS_MAX + 64
 
