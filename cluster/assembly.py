@@ -10,7 +10,8 @@ Two parts that need each other have a third one below both:
 | `ServedRequests` | inquiries, restores and the API register with it; the forwarder carries requests out through it |
 | `Signal` of groups heard of | repairs tell it; the meta group's admission and the backend try again |
 
-The layers are in assembly_layers.py. Nothing runs here and no file is read: what the store says is in `Stored`.
+The layers are in assembly_shared.py, assembly_requests.py and assembly_layers.py. Nothing runs here and no file is
+read: what the store says is in `Stored`.
 """
 
 from __future__ import annotations
@@ -20,25 +21,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.assembly_layers import (
-    Logs,
-    Requests,
-    Shared,
-    Stored,
-    held_bytes,
-    log_parts,
-    replica_parts,
-    request_parts,
-    shared_parts,
-)
+from jetraft.cluster.assembly_layers import Logs, log_parts, replica_parts
+from jetraft.cluster.assembly_requests import cluster_service, request_parts
+from jetraft.cluster.assembly_shared import Shared, Stored, held_bytes, shared_parts
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.cluster.meta.gossip import ProfileGossip
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
-from jetraft.cluster.requests.listing import Listing
-from jetraft.cluster.requests.service import ClusterService
-from jetraft.cluster.requests.template_publishes import TemplatePublishes
-from jetraft.cluster.requests.usage import Usages
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.upkeep.supervisor import Supervisor
 from jetraft.cluster.upkeep.sweeping import Sweeper
@@ -65,6 +54,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.readiness import Confirmation
     from jetraft.cluster.requests.read_confirmations import ReadConfirmations
+    from jetraft.cluster.requests.service import ClusterService
+    from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.state.changes import StreamChanges
     from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.cluster.streams.replica import StreamReplica
@@ -72,7 +63,6 @@ if TYPE_CHECKING:
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
     from jetraft.store.disk.space import SpaceWatch
-    from jetraft.store.model.ids import NodeId
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -119,7 +109,6 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
     )
     reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
     news = _news(ports, shared, logs)
-    template_publishes = _template_publishes(ports, shared, requests)
     supervisor = Supervisor(
         setting,
         ports,
@@ -151,18 +140,11 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         backend=replicas.backend,
         gossip=gossip,
         reads=requests.reads,
-        service=_service(
-            ports,
-            shared,
-            requests,
-            logs.leader_duties,
-            node_id=setting.node_id,
-            template_publishes=template_publishes,
-        ),
+        service=cluster_service(setting, ports, shared, requests, logs.leader_duties),
         supervisor=supervisor,
         room=_room_keeper(ports, space, supervisor, news),
         memory=_memory_keeper(ports, directory),
-        template_publishes=template_publishes,
+        template_publishes=requests.template_publishes,
         sweeper=Sweeper(
             machine,
             is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
@@ -186,19 +168,6 @@ def _news(ports: NodePorts, shared: Shared, logs: Logs) -> OperatorNews:
     return news
 
 
-def _template_publishes(ports: NodePorts, shared: Shared, requests: Requests) -> TemplatePublishes:
-    return TemplatePublishes(
-        mesh=ports.mesh,
-        machine=shared.machine,
-        meta_group=shared.meta_group,
-        outboxes=ports.outboxes,
-        forwarder=requests.forwarder,
-        served=requests.served,
-        frontend=requests.frontend,
-        directory=shared.directory,
-    )
-
-
 def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor, news: OperatorNews) -> RoomKeeper:
     def give_back() -> None:
         supervisor.compact_now()
@@ -220,47 +189,6 @@ def _memory_keeper(ports: NodePorts, directory: ReplicaDirectory[StreamReplica])
 
 def _in_memory(directory: ReplicaDirectory[StreamReplica]) -> Sequence[Group]:
     return [replica.group for row, replica in directory.replicas() if row.config.storage is StorageType.MEMORY]
-
-
-def _service(  # noqa: PLR0913  (the layers that it stands on)
-    ports: NodePorts,
-    shared: Shared,
-    requests: Requests,
-    leader_duties: LeaderDuties,
-    *,
-    node_id: NodeId,
-    template_publishes: TemplatePublishes,
-) -> ClusterService:
-    """What the API uses."""
-    machine, directory, owners = shared.machine, shared.directory, requests.owners
-    limits_of = shared.accounts.limits_of
-    return ClusterService(
-        node_id=node_id,
-        cluster=shared.view,
-        machine=machine,
-        frontend=requests.frontend,
-        leader_duties=leader_duties,
-        directory=directory,
-        owners=owners,
-        usages=Usages(
-            mesh=ports.mesh,
-            machine=machine,
-            replicas=directory.replicas,
-            limits_of=limits_of,
-            domain=shared.advisories.domain,
-        ),
-        forwarder=requests.forwarder,
-        served=requests.served,
-        inquiries=requests.inquiries,
-        in_force=requests.in_force,
-        template_publishes=template_publishes,
-        listing=Listing(
-            node_id=node_id, mesh=ports.mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries
-        ),
-        backups=requests.backups,
-        advisories=shared.advisories,
-        accounts=shared.accounts.limits,
-    )
 
 
 async def reopen_log(meta_replica: MetaReplica, backend: MetaBackend[StreamReplica], swap: Swap) -> None:

@@ -1,9 +1,9 @@
-"""The parts of JetStream on one node, layer by layer: each function makes one layer from those below it.
+"""The upper layers of JetStream on one node: each function makes one layer from those below it.
 
 | Layer | What it is |
 |---|---|
-| `Shared` | what all parts look at: the table, the replicas, the nodes, space, accounts, the clock |
-| `Requests` | who owns what a request is about, and what the owner does |
+| `Shared` | assembly_shared.py: what all look at: the table, the replicas, the nodes, space, accounts, the clock |
+| `Requests` | assembly_requests.py: who owns what a request is about, and what the owner does |
 | `Logs` | the logs of this node, their repair, and the meta group over its own |
 | `Replicas` | the replicas of streams, and what makes them match the table |
 
@@ -17,223 +17,38 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.accounts import Accounts
-from jetraft.cluster.advisories import NodeAdvisories
-from jetraft.cluster.calls.forward import Forwarder
-from jetraft.cluster.clocks import ClockWatch
 from jetraft.cluster.meta.admission import NodeAdmission
 from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.backend import MetaBackend
-from jetraft.cluster.meta.bootstrap import Bootstrap, load_record
-from jetraft.cluster.meta.currency import Currency
-from jetraft.cluster.meta.directory import ReplicaDirectory
-from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
-from jetraft.cluster.meta.gossip import first_profile
+from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.leader_duties import LeaderDuties
-from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.cluster.meta.meta_group import MetaGroupRef
 from jetraft.cluster.meta.meta_replica import MetaReplica
 from jetraft.cluster.meta.saved_rows import SavedRows
-from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.quota import Quota
-from jetraft.cluster.readiness import Confirmation
 from jetraft.cluster.replica_logs import ReplicaLogs
-from jetraft.cluster.requests.backup_transfers import Backups
-from jetraft.cluster.requests.in_force import ConfigsInForce
-from jetraft.cluster.requests.inquiries import Inquiries
-from jetraft.cluster.requests.locator import Owners
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
-from jetraft.cluster.requests.read_confirmations import ReadConfirmations
-from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
-from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
-from jetraft.cluster.streams.handing_over import Handovers
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
 from jetraft.raft.recovery.repair import Repairs
-from jetraft.store.disk.space import SpaceWatch
 from jetraft.store.log.start import BEGUN_BYTES_MAX
-from jetraft.store.model.config import StorageType
 from jetraft.store.model.feature_level import LOGS_IN_LEDGER
 from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from jetraft.cluster.meta.bootstrap import RecordFile
-    from jetraft.cluster.meta.founding import Record
-    from jetraft.cluster.meta.profile import NodeProfile
+    from jetraft.cluster.assembly_requests import Requests
+    from jetraft.cluster.assembly_shared import Shared, Stored
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
-    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.mesh.peers import Mesh
-    from jetraft.store.ledger.node_dir import NodeDir
     from jetraft.store.model.ids import GroupId
 
 META_LOGS: Final = 1  # beside those of streams
 RECORD_NAME: Final = "meta.record"
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Stored:
-    """What a node's directory says before anything runs."""
-
-    record: Record  # of the founding of the meta group
-    record_file: RecordFile
-    profile: NodeProfile
-
-    @classmethod
-    def load(cls, setting: NodeSetting, node_dir: NodeDir) -> Stored:
-        """Read it. Raises BadRecordError when the store belongs to another node or cluster, OSError."""
-        file = node_dir.value(RECORD_NAME)
-        return cls(
-            record=load_record(file, node_id=setting.node_id, cluster=setting.cluster_name or ""),
-            record_file=file,
-            profile=first_profile(
-                node_dir, setting.tags, setting.store_limits, level=setting.feature_level, server_id=setting.server_id
-            ),
-        )
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Shared:
-    """What all parts look at."""
-
-    machine: MetaMachine
-    meta_group: MetaGroupRef
-    changes: StreamChanges
-    directory: ReplicaDirectory[StreamReplica]
-    view: ClusterView
-    space: SpaceWatch
-    accounts: Accounts
-    clocks: ClockWatch
-    advisories: NodeAdvisories
-    held_bytes: Callable[[], Mapping[StorageType, int]]  # of the messages of this node's replicas
-    is_short: Callable[[], bool]  # of space, now
-
-    def has_no_row(self, row: StreamAssignment) -> bool:
-        """Whether the table has this stream no more."""
-        found = self.machine.table.get(row.key)
-        return found is None or found.group_id != row.group_id
-
-
-def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
-    """Make the lowest layer."""
-    mesh, clock, node_id = ports.mesh, ports.clock, setting.node_id
-    machine, meta_group = MetaMachine(setting.feature_level), MetaGroupRef()
-    changes = StreamChanges()
-    directory: ReplicaDirectory[StreamReplica] = ReplicaDirectory(changes)
-    view = ClusterView(
-        node_id=node_id,
-        server_name=setting.server_name,
-        cluster_name=setting.cluster_name or "",
-        peers=None if mesh is None else lambda: mesh.peers,
-        machine=machine,
-        members=lambda: meta_group.members,
-        link_heard_ns=(lambda _node: None) if mesh is None else mesh.heard_ns,
-    )
-    space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + directory.wanted)
-    return Shared(
-        machine=machine,
-        meta_group=meta_group,
-        changes=changes,
-        directory=directory,
-        view=view,
-        space=space,
-        accounts=Accounts(setting.accounts, directory.replicas, setting.accounts_may_change),
-        clocks=ClockWatch(clock, mesh, nodes=partial(count_nodes, meta_group, mesh, expected=setting.expected)),
-        advisories=NodeAdvisories(
-            outboxes=ports.outboxes,
-            clock=clock,
-            rng=ports.rng,
-            domain=setting.domain,
-            system_account=setting.system_account,
-        ),
-        held_bytes=partial(held_bytes, directory),
-        is_short=lambda: space.is_low(clock.mono_ns()),
-    )
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Requests:
-    """What finds the owner of a request, and carries it out there."""
-
-    served: ServedRequests
-    owners: Owners
-    forwarder: Forwarder
-    frontend: MetaFrontend
-    inquiries: Inquiries
-    in_force: ConfigsInForce
-    reads: ReadConfirmations
-    backups: Backups
-    currency: Currency
-    confirmation: Confirmation
-    handovers: Handovers | None  # None on a server that stands alone
-
-
-def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Requests:
-    """Make the layer of requests."""
-    mesh, clock, node_id = ports.mesh, ports.clock, setting.node_id
-    machine, meta_group, directory = shared.machine, shared.meta_group, shared.directory
-    served = ServedRequests()
-    owners = Owners(node_id=node_id, mesh=mesh, machine=machine, meta_group=meta_group, replica_of=directory.get)
-    forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=owners.locate, execute=served.execute)
-    frontend = MetaFrontend(
-        machine=machine,
-        cluster=shared.view,
-        meta_group=meta_group,
-        clock=clock,
-        rng=ports.rng,
-        bounds=Bounds(limits=setting.limits, limits_of=shared.accounts.limits_of, unique_tag=setting.unique_tag),
-        leader_of=owners.leader_of,
-        is_short=shared.is_short,
-    )
-    inquiries = Inquiries(
-        node_id=node_id,
-        mesh=mesh,
-        forwarder=forwarder,
-        served=served,
-        owners=owners,
-        machine=machine,
-        meta_group=meta_group,
-        frontend=frontend,
-        directory=directory,
-        changes=shared.changes,
-    )
-    in_force = ConfigsInForce(node_id=node_id, mesh=mesh, machine=machine, directory=directory, changes=shared.changes)
-    backups = Backups(
-        node_id=node_id,
-        owners=owners,
-        forwarder=forwarder,
-        served=served,
-        inquiries=inquiries,
-        in_force=in_force,
-        frontend=frontend,
-        machine=machine,
-        directory=directory,
-        changes=shared.changes,
-        outboxes=ports.outboxes,
-        advisories=shared.advisories,
-        clock=clock,
-        rng=ports.rng,
-        space=shared.space,
-        accounts=shared.accounts,
-    )
-    return Requests(
-        served=served,
-        owners=owners,
-        forwarder=forwarder,
-        frontend=frontend,
-        inquiries=inquiries,
-        in_force=in_force,
-        reads=ReadConfirmations(forwarder=forwarder, served=served, owners=owners, directory=directory),
-        backups=backups,
-        currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
-        confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
-        handovers=None if mesh is None else Handovers(mesh=mesh, timers=ports.timers, clock=clock),
-    )
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -403,22 +218,7 @@ def _site_maker(
     return make
 
 
-def held_bytes(directory: ReplicaDirectory[StreamReplica]) -> Mapping[StorageType, int]:
-    """Bytes of the messages of this node's replicas."""
-    held = dict.fromkeys(StorageType, 0)
-    for row, replica in directory.replicas():
-        held[row.config.storage] += replica.stored_bytes
-    return held
-
-
 def queued_bytes(mesh: Mesh) -> int:
     """What waits for all peers together."""
     found = mesh.statistics()
     return sum(link.queued_bytes for link in (*found.links.values(), *found.bulk_links.values()))
-
-
-def count_nodes(meta_group: MetaGroupRef, mesh: Mesh | None, *, expected: int) -> int:
-    """How many nodes the cluster has, those that are away included."""
-    if mesh is None:
-        return 1
-    return len(meta_group.members) or max(1, expected - mesh.own_routes)
