@@ -39,7 +39,12 @@ Add a segment to the backups in DIR for each stream of the account, or for those
 last backup, and state, configuration and consumers as of now. Prints a line of JSON for each stream."""
 RESTORE: Final = """\
 Make streams out of the backups in DIR: as of the last backup, or as of a sequence or a time. Nothing is sent before the
-sums of all segments are right. Prints a line of JSON for each stream."""
+checksums of all segments are verified. Prints a line of JSON for each stream."""
+EXAMPLES: Final = {
+    "backup": "%(prog)s --servers nats://127.0.0.1:4222 --stream ORDERS /backups",
+    "restore": "%(prog)s --servers nats://127.0.0.1:4222 --stream ORDERS --to-time 2026-01-31T12:00:00Z /backups",
+}
+STATUSES: Final = "exit status: 0 all streams are done, 1 some are not, 2 the command line is wrong"
 
 
 def main(command: str, words: Sequence[str]) -> int:
@@ -125,15 +130,26 @@ def _time(text: str | None) -> int | None:
 
 def _parser(command: str) -> argparse.ArgumentParser:
     text = BACKUP if command == "backup" else RESTORE
-    parser = argparse.ArgumentParser(prog=f"jetraft {command}", description=text, allow_abbrev=False)
-    parser.add_argument("directory", metavar="DIR", help="has a directory for each stream")
-    parser.add_argument("--stream", action="append", metavar="NAME", help="this stream; may be given several times")
+    parser = argparse.ArgumentParser(
+        prog=f"jetraft {command}",
+        usage=f"jetraft {command} --servers URLS [option ...] DIR",
+        description=text,
+        epilog=f"example:\n  {EXAMPLES[command]}\n\n{STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("directory", metavar="DIR", help="directory with one subdirectory per stream")
+    parser.add_argument("--stream", action="append", metavar="NAME", help="only this stream; may be repeated")
     if command == "backup":
-        parser.add_argument("--whole", action="store_true", help="all messages, not only those since the last backup")
+        parser.add_argument(
+            "--whole", action="store_true", help="take all messages, not only those since the last backup"
+        )
     else:
-        parser.add_argument("--to-sequence", type=int, metavar="N", help="messages up to this one")
-        parser.add_argument("--to-time", metavar="TIME", help="messages up to this time (RFC 3339)")
-        parser.add_argument("--as", dest="name", metavar="NAME", help="another name, without subjects and consumers")
+        parser.add_argument("--to-sequence", type=int, metavar="N", help="restore the messages up to this sequence")
+        parser.add_argument("--to-time", metavar="TIME", help="restore the messages up to this time (RFC 3339)")
+        parser.add_argument(
+            "--as", dest="name", metavar="NAME", help="restore under another name, without subjects and consumers"
+        )
     add_login(parser)
     return parser
 

@@ -48,6 +48,11 @@ DIGITS_MAX: Final = 20  # that such a number has
 TOKENS_OF_ACK: Final = 9  # $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's>.<time>.<pending>
 VERIFY: Final = """\
 Read all messages of a chained stream with a consumer and recompute its head. Prints OK, or what differs."""
+EPILOG: Final = """\
+example:
+  jetraft chain verify --servers nats://127.0.0.1:4222 --file heads.jsonl LEDGER
+
+exit status: 0 all heads are right and no message is missing, 1 they are not, 2 the command line is wrong"""
 
 
 @attrs.frozen
@@ -231,12 +236,22 @@ def _head(said: Any, origin: str) -> KnownHead:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jetraft chain", allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="verify")
-    one = commands.add_parser("verify", description=VERIFY, help=VERIFY, allow_abbrev=False)
-    one.add_argument("stream", metavar="STREAM")
-    one.add_argument("--head", metavar="HEX", help="a head that was kept earlier")
-    one.add_argument("--size", type=int, metavar="N", help="its size")
+    one = commands.add_parser(
+        "verify",
+        usage="jetraft chain verify --servers URLS [option ...] STREAM",
+        description=VERIFY,
+        epilog=EPILOG,
+        help="recompute the head of a chained stream from its messages",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    one.add_argument("stream", metavar="STREAM", help="name of the stream")
+    one.add_argument("--head", metavar="HEX", help="head that was kept earlier, with --size")
+    one.add_argument("--size", type=int, metavar="N", help="size that belongs to --head")
     one.add_argument(
-        "--file", metavar="FILE", help="heads as lines of JSON; when all are right, the present one is added"
+        "--file",
+        metavar="FILE",
+        help="file of heads, a line of JSON each; when all are right, the present one is added",
     )
     add_login(one)
     return parser

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
-from pyspark_jetstream.errors import BadOptionError
-from pyspark_jetstream.options import SECRETS, parse_options
+from pyspark_jetstream.flags import flag_of, options_given
+from pyspark_jetstream.options import parse_options
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark_jetstream.options import Access
 
-LOGIN: Final = {
-    "servers": "URLS: comma-separated, such as nats://127.0.0.1:4222",
-    "user": "NAME",
-    "password": "of the user",
-    "token": "instead of a user",
-    "credsFile": "FILE: credentials (.creds)",
-    "nkeySeedFile": "FILE: the seed of a user's NKey",
-    "tls": "BOOL: true without tls:// too",
-    "tlsHandshakeFirst": "BOOL: the handshake comes before the server's INFO",
-    "tlsCaFile": "FILE: authorities",
-    "tlsCertFile": "FILE: of this client",
-    "tlsKeyFile": "FILE: of this client",
-    "domain": "NAME: of JetStream",
-    "connectTimeout": "SECONDS",
+LOGIN: Final = {  # metavar and help; a secret is read from an environment variable, which the flag names
+    "servers": ("URLS", "servers to connect to, comma-separated, such as nats://127.0.0.1:4222"),
+    "user": ("NAME", "user name"),
+    "password": ("VARIABLE", "environment variable with the user's password"),
+    "token": ("VARIABLE", "environment variable with a token, instead of a user"),
+    "credsFile": ("FILE", "credentials file (.creds)"),
+    "nkeySeedFile": ("FILE", "file with the seed of the user's NKey"),
+    "tls": ("BOOL", "true: require TLS (tls:// in a URL does too)"),
+    "tlsHandshakeFirst": ("BOOL", "true: start TLS before the server sends INFO"),
+    "tlsCaFile": ("FILE", "certificate authorities that may have signed the server's certificate (PEM)"),
+    "tlsCertFile": ("FILE", "certificate of this client (PEM)"),
+    "tlsKeyFile": ("FILE", "private key of that certificate (PEM)"),
+    "domain": ("NAME", "JetStream domain"),
+    "connectTimeout": ("SECONDS", "time limit for one connection (3)"),
 }
 
 
 def add_login(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    for name, what in LOGIN.items():
-        value, _, rest = what.rpartition(": ") if ": " in what else ("NAME", "", what)
-        parser.add_argument(_flag(name), dest=name, metavar=value, help=rest, required=name == "servers")
+    group = parser.add_argument_group("how to connect")
+    for name, (value, text) in LOGIN.items():
+        group.add_argument(flag_of(name), dest=name, metavar=value, help=text, required=name == "servers")
 
 
 def access_of(given: argparse.Namespace) -> Access:
     """What the flags say. Raises BadOptionError."""
-    options = {"streams": "*", "queryName": "backup"}
-    for name in LOGIN:
-        text = getattr(given, name)
-        if text is not None and name in SECRETS:
-            variable, text = text, os.environ.get(text)
-            if not text:
-                raise BadOptionError(f"{_flag(name)}: the environment variable {variable} is not set or empty")
-        if text is not None:
-            options[name] = text
-    return parse_options(options).access
-
-
-def _flag(name: str) -> str:
-    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return f"--{words}-env" if name in SECRETS else f"--{words}"
+    return parse_options({"streams": "*", "queryName": "backup", **options_given(given, LOGIN)}).access

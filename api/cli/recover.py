@@ -37,6 +37,11 @@ WARNING: this is for the permanent loss of a majority. It can lose acknowledged 
 DESCRIPTION: Final = """\
 Continue groups that have permanently lost their majority from one of the servers that are left. Stop the server first.
 Without --yes-i-may-lose-data this only prints what would be done."""
+EPILOG: Final = """\
+example:
+  jetraft recover ./store --members n3 --ask 10.0.0.1:4222,10.0.0.2:4222
+
+exit status: 0 done, or nothing to do, 1 refused, failed or nothing changed, 2 the command line is wrong"""
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +64,11 @@ def main(words: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="jetraft recover", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="jetraft recover",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # or `--y` would confirm the loss of data
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the store directory of a stopped server")
     parser.add_argument("--members", required=True, metavar="NAME[,NAME]", help="every server that is left, best first")
@@ -70,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT[,...]",
         help="client addresses of the lost servers: refuse if one of them answers",
     )
-    parser.add_argument("--key-env", metavar="NAME", help="the environment variable with the key of an encrypted store")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key of an encrypted store")
     parser.add_argument(CONFIRMATION, action="store_true", dest="confirmed", help="make the changes")
     return parser
 

@@ -178,8 +178,9 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} verify DIR            check a store directory for damage",
         f"       {program} recover DIR           continue groups that have permanently lost their majority",
         f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
+        f"       {program} export FILE           write a stream of running servers to a Parquet file",
         f"       {program} chain verify STREAM   recompute the head of a chained stream from its messages",
-        f"       {program} inspect|verify|recover --help",
+        f"       {program} COMMAND --help        show the options of a command",
     ]
     for title, flags in SECTIONS:
         lines += ["", f"{title} options:"]

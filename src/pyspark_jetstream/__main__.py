@@ -12,7 +12,9 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] == "export":
         return export(words[1:], program="python -m pyspark_jetstream export")
-    parser = argparse.ArgumentParser(prog="python -m pyspark_jetstream", description="The JetStream source for Spark.")
+    parser = argparse.ArgumentParser(
+        prog="python -m pyspark_jetstream", description="The JetStream source for Spark.", allow_abbrev=False
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     doctor = commands.add_parser("doctor", help="check what a query needs: Java, packages, interpreter, servers")
     doctor.add_argument("--servers", help="comma-separated, such as nats://127.0.0.1:4222")

@@ -1,6 +1,6 @@
 """`jetraft export` and `python -m pyspark_jetstream export`: write the messages of a stream to a Parquet file.
 
-Secrets are no arguments, because other users can see those: `--password-env NAME` names an environment variable.
+Secrets come from environment variables (flags.py).
 
 Exit status: 0 when the file is complete, 1 when it was not written, 2 when the command line is wrong, 130 and 143 when
 a signal stopped it. Where it is not 0, nothing was changed, and one line on the standard error stream says why.
@@ -8,8 +8,6 @@ a signal stopped it. Where it is not 0, nothing was changed, and one line on the
 
 import argparse
 import json
-import os
-import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,7 +19,7 @@ import attrs
 
 import pyspark_jetstream
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
-from pyspark_jetstream.options import SECRETS
+from pyspark_jetstream.flags import flag_of, options_given
 
 DESCRIPTION = """\
 Write the messages of a stream of running servers to a Parquet file, with the checks of the Spark source.
@@ -43,39 +41,39 @@ OPTIONS = {
         "streams": ("NAMES", "instead: names and patterns with *; adds a column for the name"),
         "subject": ("FILTERS", "subject filters, comma-separated"),
         "columns": ("NAMES", "columns, comma-separated, in this order"),
-        "includeHeaders": ("BOOL", "false leaves out the headers"),
+        "includeHeaders": ("BOOL", "false: leave out the headers"),
         "startingOffsets": ("WHERE", "earliest (default), latest, a sequence, a time, or JSON by stream"),
         "startingOffsetsByTimestamp": ("TIME", "RFC 3339, or milliseconds since 1970"),
         "endingOffsets": ("WHERE", "latest (default), a sequence or a time, exclusive"),
         "endingOffsetsByTimestamp": ("TIME", "the same, exclusive"),
     },
     "with --after": {
-        "maxRecordsPerTrigger": ("N", "at most so many sequences"),
-        "maxBytesPerTrigger": ("SIZE", "about so many bytes, such as 64m"),
+        "maxRecordsPerTrigger": ("N", "at most this many sequences"),
+        "maxBytesPerTrigger": ("SIZE", "about this many bytes, such as 64m"),
         "acceptIncarnation": ("CREATED[@SEQ]", "the stream was created again or restored: continue in it"),
     },
-    "when something is wrong": {
-        "failOnDataLoss": ("BOOL", "false goes on without rows that are lost, and says which"),
-        "connectTimeout": ("SECONDS", "for one connection (3)"),
-        "retryTimeout": ("SECONDS", "for all servers without progress (30)"),
+    "errors and timeouts": {
+        "failOnDataLoss": ("BOOL", "false: leave out rows that are lost, and report them"),
+        "connectTimeout": ("SECONDS", "time limit for one connection (3)"),
+        "retryTimeout": ("SECONDS", "give up when no server makes progress for this long (30)"),
     },
     "how to connect": {
-        "user": ("NAME", "with --password-env"),
-        "password": ("", "of the user"),
-        "token": ("", "instead of a user"),
-        "credsFile": ("FILE", "credentials (.creds)"),
-        "nkeySeedFile": ("FILE", "the seed of a user's NKey"),
-        "nkeySeed": ("", "the same, as text"),
-        "jwt": ("", "a token, with one of these seeds"),
-        "tls": ("BOOL", "true without tls:// too"),
-        "tlsHandshakeFirst": ("BOOL", "true: the handshake comes before the server's INFO"),
-        "tlsCaFile": ("FILE", "authorities"),
-        "tlsCertFile": ("FILE", "of this client"),
-        "tlsKeyFile": ("FILE", "of this client"),
-        "domain": ("NAME", "of JetStream"),
-        "apiPrefix": ("PREFIX", "of the JetStream API"),
-        "inboxPrefix": ("PREFIX", "of the subjects for answers"),
-        "queryName": ("NAME", "of the connections, in /connz"),
+        "user": ("NAME", "user name"),
+        "password": ("", "the user's password"),
+        "token": ("", "a token, instead of a user"),
+        "credsFile": ("FILE", "credentials file (.creds)"),
+        "nkeySeedFile": ("FILE", "file with the seed of the user's NKey"),
+        "nkeySeed": ("", "that seed"),
+        "jwt": ("", "the user's JWT, to use with one of these seeds"),
+        "tls": ("BOOL", "true: require TLS (tls:// in a URL does too)"),
+        "tlsHandshakeFirst": ("BOOL", "true: start TLS before the server sends INFO"),
+        "tlsCaFile": ("FILE", "certificate authorities that may have signed the server's certificate (PEM)"),
+        "tlsCertFile": ("FILE", "certificate of this client (PEM)"),
+        "tlsKeyFile": ("FILE", "private key of that certificate (PEM)"),
+        "domain": ("NAME", "JetStream domain"),
+        "apiPrefix": ("PREFIX", "prefix of the JetStream API"),
+        "inboxPrefix": ("PREFIX", "prefix of the subjects for answers"),
+        "queryName": ("NAME", "name of the connections in /connz"),
     },
 }
 USAGE_ERROR = 2
@@ -116,28 +114,9 @@ def _export(given: argparse.Namespace) -> dict[str, Any]:
         after=pyspark_jetstream.offsets_of(given.after)["end"] if given.after else None,
         overwrite=given.overwrite,
         compression=given.compression,
-        **_given_options(given),
+        **options_given(given, (name for group in OPTIONS.values() for name in group)),
     )
     return attrs.asdict(exported)
-
-
-def _given_options(given: argparse.Namespace) -> dict[str, Any]:
-    options = {}
-    for name in (name for group in OPTIONS.values() for name in group):
-        text = getattr(given, name)
-        if text is not None and name in SECRETS:
-            variable, text = text, os.environ.get(text)
-            if not text:
-                raise BadOptionError(f"{flag_of(name)}: the environment variable {variable} is not set or empty")
-        if text is not None:
-            options[name] = text
-    return options
-
-
-def flag_of(name: str) -> str:
-    """The flag of an option: `--starting-offsets`, `--password-env`."""
-    words = re.sub("([A-Z])", r"-\1", name).lower()
-    return f"--{words}-env" if name in SECRETS else f"--{words}"
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -159,8 +138,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
             group.add_argument(
                 flag_of(name),
                 dest=name,
-                metavar=value or "NAME",
-                help=text if value else f"{text}: the environment variable that has it",
+                metavar=value or "VARIABLE",
+                help=text if value else f"environment variable with {text}",
             )
     return parser
 
