@@ -20,7 +20,6 @@ from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafProxy, RemoteOp
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted
 
-SCHEMES = ("nats", "nats-leaf", "leafnode", "tls", "ws", "wss")
 WEB_PORTS = {"ws": 80, "wss": 443}  # where an address has none
 PROXY_PORTS = {"http": 80, "https": 443}
 NEEDS_TLS = "proxy is configured but a remote URL requires TLS and no TLS configuration is provided"
@@ -28,7 +27,7 @@ WRONG_URL = "error parsing leafnode url"
 
 
 def remote_url(given: Any) -> RemoteUrl:
-    """An address of a hub. Raises OptionsError."""
+    """An address of a hub; a scheme that is none of ours, such as `leaf`, is as good as `nats`. Raises OptionsError."""
     wrong = OptionsError(WRONG_URL)
     if not isinstance(given, str):
         raise OptionsError(f"Expected remote leafnode url to be an array or string, got {given}")
@@ -37,7 +36,7 @@ def remote_url(given: Any) -> RemoteUrl:
         port = parts.port or WEB_PORTS.get(parts.scheme, DEFAULT_LEAF_PORT)
     except ValueError:  # its text quotes the password
         raise wrong from None
-    if parts.scheme not in SCHEMES or not parts.hostname:
+    if not parts.hostname:
         raise wrong
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     web = parts.scheme in WEB_PORTS

@@ -54,6 +54,13 @@ def test_remotes_and_what_they_deny(tmp_path: Path) -> None:
     assert "p@" not in repr(remote)
 
 
+@pytest.mark.parametrize("scheme", ["nats", "leaf", "nats-leaf", "leafnode", "anything", "tls"])
+def test_the_scheme_of_a_remote_has_any_name(scheme: str, tmp_path: Path) -> None:
+    (remote,) = leaf_of(tmp_path, f'remotes: [{{url: "{scheme}://a"}}]').remotes
+    (url,) = remote.urls
+    assert (url.host, url.port, url.tls, url.web) == ("a", 7422, scheme == "tls", False)
+
+
 def test_without_a_port_or_a_remote_there_are_no_leaf_nodes(tmp_path: Path) -> None:
     assert options_of(tmp_path, "leafnodes { remotes: [] }").leafnodes is None
 
@@ -99,6 +106,7 @@ def test_thresholds_of_compression_are_round_trips(tmp_path: Path) -> None:
         ("remotes: {url: x}", "Expected remotes field to be an array"),
         (f"remotes: [{{{HUB}, foo: 1}}]", 'unknown field "foo" in leafnodes.remotes'),
         (f'remotes: [{{{HUB}, deny_imports: "a b"}}]', 'subject "a b" is not a valid subject'),
+        ('remotes: [{url: "leaf://"}]', "error parsing leafnode url"),
         ("remotes: [{url: 5}]", "Expected remote leafnode url to be an array or string, got 5"),
         ('remotes: [{urls: ["nats://a:1","nats://a:1"]}]', "Duplicate leafnode entry detected"),
         (f"remotes: [{{{HUB}}},{{{HUB}}}]", 'duplicate remote urls=["nats://127.0.0.1:1"], account="$G"'),
