@@ -11,7 +11,8 @@ A file is a head followed by records. All integers are little endian.
 Records are numbered 1, 2, 3 ... in a generation. Both copies get the same records: a batch is written and fsynced in
 the first, and then in the second. So a crash can tear only one copy, and the other one has what is lost. A record that
 both lack while one of them has a later one is a hole: its content is unknown. The one exception is the last batch of
-the first copy if the second has nothing of it: that batch is unfinished.
+the first copy if the second has nothing of it: that batch is unfinished. And a copy that ends with bytes that are no
+record may have lost one; a crash does that to one copy, so where no copy ends cleanly the end is unknown, too.
 """
 
 import struct
@@ -57,6 +58,7 @@ class Copy:
     records: dict[int, tuple[int, bytes]]
     end: int  # where the next record goes when nothing behind it is in the way
     is_clean: bool  # every byte up to `end` is sound, and there are only zeros behind it
+    ends_clean: bool  # there are only zeros behind its last sound record
 
     @property
     def last(self) -> int:
@@ -99,19 +101,19 @@ def parse(data: bytes) -> Copy | None:
     if head is None:
         return None
     records: dict[int, tuple[int, bytes]] = {}
-    at, is_clean, seed = HEAD_BYTES, True, head.seed()
+    at, is_clean, ends_clean, seed = HEAD_BYTES, True, True, head.seed()
     while at < len(data):
         length = _sound(data, at, seed)
         if not length:
             if not any(data[at:]):
                 break
-            is_clean = False
             at = _resume(data, at + 1, seed)
+            is_clean, ends_clean = False, at < len(data)
             continue
         number, first = _RECORD.unpack_from(data, at)[2:4]
         records[number] = first, data[at + RECORD_HEAD_BYTES : at + length]
         at += length
-    return Copy(head=head, records=records, end=at, is_clean=is_clean)
+    return Copy(head=head, records=records, end=at, is_clean=is_clean, ends_clean=ends_clean)
 
 
 def _parse_head(data: bytes) -> Head | None:
@@ -161,7 +163,7 @@ def merge(first: Copy | None, second: Copy | None) -> Merged | None:
     hole = next((number for number in range(1, last + 1) if number not in found), None)
     if hole is not None and _is_unfinished(found, hole, first, second):
         last, hole = found[last][0] - 1, None
-    is_whole = hole is None and last >= head.begins_with
+    is_whole = hole is None and last >= head.begins_with and any(copy.ends_clean for copy in copies)
     is_same = len(copies) == 2 and copies[0].records == copies[1].records  # noqa: PLR2004  (two copies)
     return Merged(
         head=head,

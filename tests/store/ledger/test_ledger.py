@@ -178,12 +178,14 @@ def test_any_damage_to_one_copy_loses_nothing(seed: int) -> None:
     assert (term_of(found), found.values) == (11, {"name": b"11"})
 
 
-def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(disk: LossyDisk) -> None:
+@pytest.mark.parametrize("lost", [2, 4])
+def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(disk: LossyDisk, lost: int) -> None:
+    """The newest too, which no later record gives away: a crash tears one copy, never both."""
     ledger = Ledger.open(disk, ROOT)
     for term in range(1, 5):
         ledger.commit_now(voted(term))
     ledger.close()
-    place = disk.read_whole(ROOT / NAMES[0]).index(voted(2))
+    place = disk.read_whole(ROOT / NAMES[0]).index(voted(lost))
     for name in NAMES:
         disk.flip_bit(ROOT / name, place)
     damaged = [disk.read_whole(ROOT / name) for name in NAMES]
@@ -199,6 +201,23 @@ def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(di
     assert [disk.read_whole(ROOT / (name + DAMAGED_SUFFIX)) for name in NAMES] == damaged, (
         "kept for who has to find out"
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_newest_record_damaged_in_the_only_copy_is_not_taken_for_an_unfinished_one(
+    disk: LossyDisk, name: str
+) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(1))
+    ledger.commit_now(voted(2))
+    ledger.close()
+    perform(disk, ROOT / NAMES[NAMES.index(name) - 1], None)
+    disk.flip_bit(ROOT / name, disk.read_whole(ROOT / name).index(voted(2)))
+
+    state = reopened(disk).state(KEY)
+
+    assert state is not None
+    assert state.memory_lost
 
 
 @pytest.mark.parametrize("offset", range(64))
