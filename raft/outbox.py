@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from jetraft.raft.engine.messages import Message, SnapshotOffer
 from jetraft.raft.engine.ready import Ready
-from jetraft.store.model.fifo import Fifo
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.ids import NodeId
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from jetraft.raft.engine.port import Proposal
-from jetraft.store.model.fifo import Fifo
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.ids import GroupId
 
 

@@ -18,8 +18,8 @@ from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.origins import asking
 from jetraft.cluster.origins.deliveries import Arrived, Deliveries, FlowControl
 from jetraft.store.model import errors
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import ALPHABET
 
 if TYPE_CHECKING:

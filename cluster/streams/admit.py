@@ -44,9 +44,9 @@ from jetraft.cluster.streams.subject_quota import SubjectQuota
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.extensions import stream_extensions
-from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.stream.retention import SizeModel
 

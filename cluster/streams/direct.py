@@ -40,8 +40,8 @@ from jetraft.cluster.streams.direct_request import (
 from jetraft.cluster.streams.held_gets import HeldGets
 from jetraft.cluster.streams.read_wish import UNCONFIRMED, wish_of
 from jetraft.store.model import message
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.extensions import stream_extensions
-from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreCorrupt
 

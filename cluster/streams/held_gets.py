@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.streams.get_places import GetPlaces
-from jetraft.store.model.fifo import Fifo
+from jetraft.store.model._fifo import Fifo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ import attrs
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import Append, CommitNotice, Message, SnapshotOffer
 from jetraft.raft.engine.port import Limits, PeerProgress, Timing
-from jetraft.store.model.fifo import Fifo
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 

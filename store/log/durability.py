@@ -26,7 +26,7 @@ from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
 from jetraft.store.log.write_queue import WriteQueue, begin_in_ledger, fill, promise, records
-from jetraft.store.model.fifo import Fifo
+from jetraft.store.model._fifo import Fifo
 from jetraft.store.port import HardState
 
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
