@@ -158,7 +158,7 @@ class Group:
     @property
     def deadline_ns(self) -> int | None:
         """When `tick` is due."""
-        return None if self.failed is not None else self.core.deadline_ns
+        return None if self.turns.failed is not None else self.core.deadline_ns
 
     def replica_lag(self) -> list[ReplicaLag]:
         """The other members as the leader sees them; empty elsewhere."""
@@ -193,7 +193,7 @@ class Group:
         this node applies. It is not called when leadership is lost first.
         """
         proposals = self.turns.proposals
-        self._handover.note_proposal(is_awaited=proposal.is_awaited, is_first=not proposals.queued)
+        self._handover.note_proposal(is_awaited=proposal.is_awaited, is_first=not proposals.queue)
         proposals.add(proposal, done, committed)
         self._mark_dirty()
 
@@ -329,7 +329,7 @@ class Group:
 
     def has_unwritten(self) -> bool:
         """Whether something waits for the writer."""
-        return self.failed is None and self._handover.has_unwritten()
+        return self.turns.failed is None and self._handover.has_unwritten()
 
     def would_block(self) -> bool:
         """Whether `write(may_block=True)` is likely to wait for the disk: a group of one, with a small batch."""

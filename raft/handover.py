@@ -37,8 +37,7 @@ class Handover:
         """Whether `write(may_block=True)` is likely to wait for the disk: a group of one, with a small batch."""
         if not self._is_awaited:
             return False
-        is_alone = len(configuration.voters) == 1 and not configuration.learners
-        return is_alone and self._log.would_block(BLOCKING_BYTES_MAX)
+        return len(configuration.members) == 1 and self._log.would_block(BLOCKING_BYTES_MAX)
 
     def write(self, *, may_block: bool) -> None:
         """Hand the log to the writer; with `may_block` it may write here and now, as no other log has work."""

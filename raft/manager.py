@@ -176,18 +176,19 @@ class Manager:
         self._collect(group)
         self._dirty.pop(group_id, None)
         self._peer_events.forget(group_id)
-        if self._outgoing:
+        if self._outgoing.parts:
             self._on_dirty()
 
     # Turns.
 
     def flush(self) -> None:
         """End a turn: advance every group that has something to do, then send, one payload per peer."""
-        if not (self._dirty or self._unwritten or self._outgoing or self._last_writer or self._peer_events):
+        events = self._peer_events
+        if not (self._dirty or self._unwritten or self._outgoing.parts or self._last_writer or events.waiting):
             return
         now_ns = self._clock.mono_ns()
-        if self._peer_events:
-            self._peer_events.tell_some(now_ns)
+        if events.waiting:
+            events.tell_some(now_ns)
         if self._last_writer is not None:  # a turn ended before its time
             self._unwritten[self._last_writer.group_id] = self._last_writer
             self._last_writer = None
@@ -199,10 +200,12 @@ class Manager:
             self._advance(dirty, now_ns)
             if not self._dirty:
                 self._hand_over()
-        self._hand_over()
+        if self._unwritten:
+            self._hand_over()
         self._flushing = False
-        self._outgoing.send(self._send)
-        if self._dirty or self._peer_events:
+        if self._outgoing.parts:
+            self._outgoing.send(self._send)
+        if self._dirty or events.waiting:
             self._on_dirty()
 
     def _advance(self, dirty: dict[GroupId, Group], now_ns: int) -> None:
@@ -214,7 +217,8 @@ class Manager:
             self._on_committed()
         for group in dirty.values():
             group.turns.advance(now_ns)
-            self._collect(group)
+            if group.turns.outbox.has_something:
+                self._collect(group)
             self._schedule(group)
         self._unwritten |= dirty
 
@@ -223,8 +227,6 @@ class Manager:
 
         Two thread switches cost as much as an fsync of a good disk; but meanwhile this thread does nothing else.
         """
-        if not self._unwritten:
-            return
         unwritten = [group for group in self._unwritten.values() if group.has_unwritten()]
         self._unwritten.clear()
         if self._may_block and len(unwritten) == 1 and unwritten[0].would_block():
@@ -332,7 +334,7 @@ class Manager:
                 self._disclaim(sender, addressed)
                 self._take_stray(sender, addressed.group_id, addressed.incarnation)
                 continue
-            if self._peer_events:
+            if self._peer_events.waiting:
                 # A group that hears a peer must know of the peer's sessions first, in their order.
                 self._peer_events.settle(group, sender, now_ns)
             if group.failed is not None:
@@ -362,7 +364,7 @@ class Manager:
     def _tell_some(self) -> None:
         """The first ones now, the others at the beginning of the turns to come."""
         self._peer_events.tell_some(self._clock.mono_ns())
-        if self._peer_events:
+        if self._peer_events.waiting:
             self._on_dirty()
 
 

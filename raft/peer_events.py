@@ -32,15 +32,11 @@ class PeerEvents:
     """What waits, by peer and group: True for a beginning, False for an end, in order."""
 
     def __init__(self) -> None:
-        self._waiting: dict[NodeId, dict[GroupId, tuple[Hears, tuple[bool, ...]]]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether anything waits."""
-        return bool(self._waiting)
+        self.waiting: dict[NodeId, dict[GroupId, tuple[Hears, tuple[bool, ...]]]] = {}
 
     def add(self, node: NodeId, groups: Iterable[Hears], *, up: bool) -> None:
         """The link to the node came up or went down; `groups` are told in this order, after those that wait."""
-        waiting = self._waiting.setdefault(node, {})
+        waiting = self.waiting.setdefault(node, {})
         for group in groups:
             before = waiting.pop(group.group_id, (group, ()))[1]
             if not up and before and before[-1]:
@@ -50,36 +46,36 @@ class PeerEvents:
             else:
                 waiting[group.group_id] = (group, (*before, up))
         if not waiting:
-            del self._waiting[node]
+            del self.waiting[node]
 
     def settle(self, group: Hears, node: NodeId, now_ns: int) -> None:
         """Tell the group what waits for it of this peer: a message of the peer comes next."""
-        waiting = self._waiting.get(node)
+        waiting = self.waiting.get(node)
         found = None if waiting is None else waiting.pop(group.group_id, None)
         if found is not None and found[0] is group:
             _tell(group, node, found[1], now_ns)
         if waiting is not None and not waiting:
-            del self._waiting[node]
+            del self.waiting[node]
 
     def tell_some(self, now_ns: int) -> None:
         """Tell the next groups."""
         left = GROUPS_PER_TURN
-        for node in list(self._waiting):
-            waiting = self._waiting[node]
+        for node in list(self.waiting):
+            waiting = self.waiting[node]
             while waiting and left:
                 group_id = next(iter(waiting))
                 group, changes = waiting.pop(group_id)
                 _tell(group, node, changes, now_ns)
                 left -= 1
             if not waiting:
-                del self._waiting[node]
+                del self.waiting[node]
 
     def forget(self, group_id: GroupId) -> None:
         """The group is not here any more."""
-        for node in list(self._waiting):
-            self._waiting[node].pop(group_id, None)
-            if not self._waiting[node]:
-                del self._waiting[node]
+        for node in list(self.waiting):
+            self.waiting[node].pop(group_id, None)
+            if not self.waiting[node]:
+                del self.waiting[node]
 
 
 def _tell(group: Hears, node: NodeId, changes: tuple[bool, ...], now_ns: int) -> None:

@@ -35,41 +35,31 @@ Committed = Callable[[], None]
 
 
 class Proposals:
-    """The proposals and reads of one group on one node."""
+    """The proposals and reads of one group on one node. A turn looks at the public queues, and changes none of them."""
 
-    __slots__ = ("_announced", "_confirmed_reads", "_new_reads", "_queue", "_reads", "_waiting")
+    __slots__ = ("_announced", "_waiting", "confirmed_reads", "new_reads", "queue", "reads")
 
     def __init__(self) -> None:
-        self._queue: list[tuple[Proposal, Done | None, Committed | None]] = []
+        self.queue: list[tuple[Proposal, Done | None, Committed | None]] = []
         self._announced: Fifo[tuple[int, Committed]] = Fifo()  # (log index, to be called at its commit)
         self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
-        self._new_reads: list[Done] = []  # that the members are asked about at the end of the turn
-        self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
-        self._confirmed_reads: Fifo[tuple[int, Done]] = Fifo()  # (index to be applied, done): they need no round
+        self.new_reads: list[Done] = []  # that the members are asked about at the end of the turn
+        self.reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
+        self.confirmed_reads: Fifo[tuple[int, Done]] = Fifo()  # (index to be applied, done): they need no round
 
     @property
     def queued(self) -> int:
         """How many wait for the end of the turn."""
-        return len(self._queue)
+        return len(self.queue)
 
     @property
     def waiting(self) -> int:
         """How many wait until they are applied."""
         return len(self._waiting)
 
-    @property
-    def has_new_reads(self) -> bool:
-        """Whether reads wait for a round of contact to begin."""
-        return bool(self._new_reads)
-
-    @property
-    def has_reads(self) -> bool:
-        """Whether reads wait for the end of a round, or for what they are to see."""
-        return bool(self._reads or self._confirmed_reads)
-
     def add(self, proposal: Proposal, done: Done | None, committed: Committed | None) -> None:
         """Keep one for the end of the turn."""
-        self._queue.append((proposal, done, committed))
+        self.queue.append((proposal, done, committed))
 
     def add_waiting(self, index: int, done: Done) -> None:
         """An entry that is in the log already."""
@@ -77,11 +67,11 @@ class Proposals:
 
     def add_read(self, done: Done) -> None:
         """Keep a read for the end of the turn."""
-        self._new_reads.append(done)
+        self.new_reads.append(done)
 
     def add_confirmed_read(self, index: int, done: Done) -> None:
         """A read for which a majority has spoken already: it waits until this index is applied."""
-        self._confirmed_reads.append((index, done))
+        self.confirmed_reads.append((index, done))
 
     def begin_reads(self, read_round: int, index: int) -> None:
         """The reads that were kept wait for this round, which begins now, and for an index to be applied.
@@ -90,13 +80,13 @@ class Proposals:
         then proves that no later leader had committed anything before (rule 21). A round that had begun earlier would
         not.
         """
-        for done in self._new_reads:
-            self._reads.append((read_round, index, done))
-        self._new_reads.clear()
+        for done in self.new_reads:
+            self.reads.append((read_round, index, done))
+        self.new_reads.clear()
 
     def seal(self, propose: Callable[[list[Proposal]], int]) -> None:
         """Let the leader append what is queued; `propose` returns the index of the first."""
-        queue, self._queue = self._queue, []
+        queue, self.queue = self.queue, []
         index = propose([proposal for proposal, _, _ in queue])
         for _, done, committed in queue:
             if done is not None:
@@ -107,7 +97,7 @@ class Proposals:
 
     def refuse_queued(self) -> None:
         """This member does not lead."""
-        queue, self._queue = self._queue, []
+        queue, self.queue = self.queue, []
         for _, done, _ in queue:
             if done is not None:
                 done(Outcome.REFUSED, None)
@@ -130,7 +120,7 @@ class Proposals:
 
     def tell_readers(self, confirmed_round: int, applied_index: int) -> None:
         """A round of contact was confirmed, or more was applied."""
-        reads, confirmed = self._reads, self._confirmed_reads
+        reads, confirmed = self.reads, self.confirmed_reads
         while confirmed and confirmed[0][0] <= applied_index:
             confirmed.popleft()[1](Outcome.OK, None)
         while reads and reads[0][0] <= confirmed_round and reads[0][1] <= applied_index:
@@ -140,8 +130,8 @@ class Proposals:
         """Leadership is over: every proposal and read gets its outcome; no commit is announced after this."""
         # Detached first: a callback may add to them.
         waiting, self._waiting = self._waiting, Fifo()
-        reads = [*(done for _, _, done in self._reads), *(done for _, done in self._confirmed_reads), *self._new_reads]
-        self._reads, self._confirmed_reads, self._new_reads = Fifo(), Fifo(), []
+        reads = [*(done for _, _, done in self.reads), *(done for _, done in self.confirmed_reads), *self.new_reads]
+        self.reads, self.confirmed_reads, self.new_reads = Fifo(), Fifo(), []
         self._announced.clear()
         for _, done in waiting:
             # In the log: another leader may commit it, or cut it.

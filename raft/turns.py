@@ -190,7 +190,8 @@ class Turns:
                 self._apply(self._committed, now_ns)
             if self.tenure.term_led:
                 self._lead(now_ns)
-            self._seal_queue()
+            if self.proposals.queue:
+                self._seal_queue()
             self._core.flush(now_ns)
             self._perform(now_ns)
         except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
@@ -216,15 +217,17 @@ class Turns:
         """Begin to admit once everything before the term is applied; answer reads."""
         if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
             self.tenure.begin()
-        if self.proposals.has_new_reads:
-            self.proposals.begin_reads(self._core.begin_read(now_ns), self._core.commit_index)
-        if self.proposals.has_reads:
-            self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
+        proposals = self.proposals
+        if proposals.new_reads:
+            proposals.begin_reads(self._core.begin_read(now_ns), self._core.commit_index)
+        if proposals.reads or proposals.confirmed_reads:
+            proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 
     def transfer(self, to: NodeId | None, now_ns: int) -> bool:
         """Begin to hand over, behind what is queued: that would be refused without an answer at the end of the term."""
         try:
-            self._seal_queue()
+            if self.proposals.queue:
+                self._seal_queue()
         except DISK_ERRORS as error:
             self.fail(error, now_ns)
         return self.tenure.is_leader and self._core.transfer(to, now_ns)
@@ -256,8 +259,6 @@ class Turns:
 
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
-        if not self.proposals.queued:
-            return
         if not self.tenure.is_leader:
             self.proposals.refuse_queued()
         elif self._core.accepts_proposals:

@@ -107,7 +107,7 @@ class Core:
         log, setup, term = member.log, member.setup, member.term
         first_index = log.last_index + 1
         # A group of one cannot repair a damaged entry from another member: there each message has its own checksum.
-        is_summed = log.sums_records and not member.configuration.others(member.node_id)
+        is_summed = len(member.configurations.current.members) == 1 and log.sums_records
         entries = [
             Entry(
                 index=index,

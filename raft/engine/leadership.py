@@ -141,7 +141,8 @@ class Leadership:
         0 until the state here is complete: up to then more may be committed than is known, and a member that has
         applied what it was told would take itself for current (`Group.behind_entries`).
         """
-        index = min(commit_index, self._log.durable_index)
+        durable_index = self._log.durable_index
+        index = min(durable_index, commit_index)
         return index if index >= self.term_start_index else 0
 
     def _is_waited_for(self, now_ns: int) -> bool:
@@ -200,9 +201,6 @@ class Leadership:
         elif self._quorum_lost_ns is None:
             self._quorum_lost_ns = now_ns
 
-    def _step_down_ns(self) -> int | None:
-        return None if self._quorum_lost_ns is None else self._quorum_lost_ns + self._setup.timing.quorum_check_ns
-
     def tick(self, now_ns: int) -> bool:
         """Do what is due; returns whether leadership is over because a majority is out of contact."""
         self.replication.tick(now_ns)
@@ -211,8 +209,8 @@ class Leadership:
             self._renew(now_ns)
         if self.transfer is not None and self.transfer.deadline_ns <= now_ns:
             self.transfer = None
-        step_down_ns = self._step_down_ns()
-        return step_down_ns is not None and step_down_ns <= now_ns
+        lost_ns = self._quorum_lost_ns
+        return lost_ns is not None and lost_ns + self._setup.timing.quorum_check_ns <= now_ns
 
     def _renew(self, now_ns: int) -> None:
         """Renew the claim with members that have not been heard for long; who does not answer is not in contact."""
@@ -225,15 +223,17 @@ class Leadership:
         """When `tick` or `pump` has something to do without another event."""
         if not self.replication.peers and self._quorum_lost_ns is None and self.transfer is None:
             return None
-        dues = (
+        due_ns = self._renewal_ns
+        for other_ns in (
             self.replication.deadline_ns(self._told_index(commit_index)),
-            self._step_down_ns(),
-            self._renewal_ns,
+            None if self._quorum_lost_ns is None else self._quorum_lost_ns + self._setup.timing.quorum_check_ns,
             self._reads.due_ns,
             self._disk_lag.due_ns,
             None if self.transfer is None else self.transfer.deadline_ns,
-        )
-        return min((due for due in dues if due is not None), default=None)
+        ):
+            if other_ns is not None and other_ns < due_ns:
+                due_ns = other_ns
+        return due_ns
 
     # Transfer.
 

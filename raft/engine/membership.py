@@ -36,10 +36,10 @@ class Configuration:
 
     voters: tuple[NodeId, ...] = attrs.field(converter=_in_order)
     learners: tuple[NodeId, ...] = attrs.field(default=(), converter=_in_order)
+    members: tuple[NodeId, ...] = attrs.field(init=False, eq=False, repr=False)  # voters and learners, in a fixed order
 
-    @property
-    def members(self) -> tuple[NodeId, ...]:
-        """Voters and learners, in a fixed order."""
+    @members.default
+    def _all(self) -> tuple[NodeId, ...]:
         return self.voters + self.learners
 
     def has_quorum(self, nodes: Iterable[NodeId]) -> bool:
@@ -75,20 +75,17 @@ class Configuration:
 class ConfigurationHistory:
     """The base and the configuration entries above it.
 
-    Invariant: the indexes of `_entries` ascend and all lie above the base's index.
+    Invariants: the indexes of `_entries` ascend and all lie above the base's index; `current`, the configuration in
+    force, is the last of them, or the base.
     """
 
-    __slots__ = ("_base", "_base_index", "_entries")
+    __slots__ = ("_base", "_base_index", "_entries", "current")
 
     def __init__(self, base: Configuration, base_index: int = 0) -> None:
         self._base = base
         self._base_index = base_index
         self._entries: list[tuple[int, Configuration]] = []
-
-    @property
-    def current(self) -> Configuration:
-        """The configuration in force."""
-        return self._entries[-1][1] if self._entries else self._base
+        self.current = base
 
     @property
     def current_index(self) -> int:
@@ -99,12 +96,14 @@ class ConfigurationHistory:
         """A configuration entry was appended at `index`."""
         assert index > self.current_index
         self._entries.append((index, configuration))
+        self.current = configuration
 
     def cut_from(self, index: int) -> bool:
         """Entries from `index` on were cut. Returns whether the configuration in force changed."""
         before = self.current_index
         while self._entries and self._entries[-1][0] >= index:
             self._entries.pop()
+        self.current = self._entries[-1][1] if self._entries else self._base
         return self.current_index != before
 
     def at(self, index: int) -> Configuration:
@@ -126,3 +125,4 @@ class ConfigurationHistory:
         """The log was replaced by a snapshot that ends at `index`."""
         self._entries.clear()
         self._base, self._base_index = configuration, index
+        self.current = configuration

@@ -301,17 +301,17 @@ class Replication:
 
     def quorum_index(self, configuration: Configuration, node_id: NodeId, durable_index: int) -> int:
         """The highest index that a majority of the voters holds durably; this member's vote is its durable index."""
-        held = sorted(
-            durable_index if voter == node_id else self.peers[voter].match_index for voter in configuration.voters
-        )
+        peers = self.peers
+        held = [durable_index if voter == node_id else peers[voter].match_index for voter in configuration.voters]
+        held.sort()
         # Ascending order: the lower median and all above it are a majority.
         return held[(len(held) - 1) // 2]
 
     def confirmed_round(self, configuration: Configuration, node_id: NodeId, current_round: int) -> int:
         """The newest read round that a majority of the voters answered."""
-        rounds = sorted(
-            current_round if voter == node_id else self.peers[voter].read_round for voter in configuration.voters
-        )
+        peers = self.peers
+        rounds = [current_round if voter == node_id else peers[voter].read_round for voter in configuration.voters]
+        rounds.sort()
         return rounds[(len(rounds) - 1) // 2]
 
     def report(self) -> list[PeerProgress]:

@@ -31,10 +31,10 @@ def test_a_turn_tells_a_bounded_number_of_groups() -> None:
     events.add(A, groups, up=False)
     events.tell_some(0)
     assert sum(len(group.heard) for group in groups) == GROUPS_PER_TURN
-    assert events
+    assert events.waiting
     events.tell_some(0)
     assert all(group.heard == [("down", A)] for group in groups)
-    assert not events
+    assert not events.waiting
 
 
 def test_a_group_hears_of_the_sessions_of_a_peer_in_order() -> None:
@@ -49,7 +49,7 @@ def test_a_session_that_came_and_went_meanwhile_is_not_mentioned() -> None:
     events, (group,) = PeerEvents(), listeners(1)
     events.add(A, [group], up=True)
     events.add(A, [group], up=False)
-    assert not events
+    assert not events.waiting
     events.add(A, [group], up=False)
     events.add(A, [group], up=True)
     events.add(A, [group], up=False)
@@ -66,7 +66,7 @@ def test_before_a_message_of_a_peer_the_group_hears_what_waits_of_that_peer() ->
     events.settle(groups[2], C, 0)
     events.tell_some(0)
     assert groups[2].heard == [("down", A), ("down", B)]
-    assert not events
+    assert not events.waiting
 
 
 def test_a_group_that_is_gone_hears_nothing() -> None:

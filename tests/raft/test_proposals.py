@@ -58,12 +58,12 @@ def test_a_read_waits_for_its_round_and_for_what_was_committed() -> None:
     proposals = Proposals()
     proposals.add_read(diary.done)
     proposals.tell_readers(9, 9)
-    assert proposals.has_new_reads
+    assert proposals.new_reads
     proposals.begin_reads(2, 7)
-    assert not proposals.has_new_reads
+    assert not proposals.new_reads
     proposals.tell_readers(1, 9)
     proposals.tell_readers(2, 6)
-    assert proposals.has_reads
+    assert proposals.reads
     proposals.tell_readers(2, 7)
     assert diary.lines == [(Outcome.OK, None)]
-    assert not proposals.has_reads
+    assert not proposals.reads
