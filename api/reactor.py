@@ -135,21 +135,25 @@ class Reactor:
             return
         self._inside = self._before_groups = True
         try:
-            self.plane.run_sinks()
+            plane, groups = self.plane, self._groups
+            plane.run_sinks()
             if self._later:
                 self._run_later()
-            self.interest.run()
+            if self.interest.watched:
+                self.interest.run()
             for _ in range(WRITES_PER_TURN):
                 self._before_groups = False
-                self._groups.flush()
-                self.plane.run_sinks()
+                groups.flush()
+                plane.run_sinks()
                 if self._later:
                     self._run_later()
-                self._send(self.plane.flush())
-                self._forward()
+                if closed := plane.flush():
+                    self._tell_closed(closed)
+                if routes := plane.take_routes():
+                    self._forward(routes)
                 self._peers.flush()
                 self._before_groups = True
-                if not self._groups.write():
+                if not groups.write():
                     break
             else:
                 self._kick.set()
@@ -161,7 +165,7 @@ class Reactor:
         """Close all connections, after what is queued for them; the last turn, when all else has ended."""
         for cid in self.plane.connection_ids():
             self.plane.close(cid, reason)
-        self._send(self.plane.flush())
+        self._tell_closed(self.plane.flush())
 
     def later(self, callback: Callable[[], None]) -> None:
         """Call back in this turn, after the sinks' handlers ran and large output was sent.
@@ -184,24 +188,23 @@ class Reactor:
 
     def send_early(self) -> None:
         """Send what is ready before the rest of the turn's work; called by groups inside `flush`."""
-        self._send(self.plane.flush())
-        if self._forward():
+        self._tell_closed(self.plane.flush())
+        if routes := self.plane.take_routes():
+            self._forward(routes)
             self._peers.flush()
 
-    def _send(self, closed: Sequence[tuple[int, int, dict[str, Any] | None]]) -> None:
+    def _tell_closed(self, closed: Sequence[tuple[int, int, dict[str, Any] | None]]) -> None:
         for cid, reason, counters in closed:
             self.on_closed(cid, reason, counters)
 
-    def _forward(self) -> bool:
-        routes = self.plane.take_routes()
+    def _forward(self, routes: Sequence[tuple[int, bytes]]) -> None:
         for route_id, records in routes:
             self._peers.send(route_id, records)
-        return bool(routes)
 
     def within_turn(self, function: Callable[Parameters, None]) -> Callable[Parameters, None]:
         """Wrap a callback that `end_turn` follows, so that what it queues does not ask for another turn."""
 
-        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        def run(*args: "Parameters.args", **kwargs: "Parameters.kwargs") -> None:
             was = self._inside, self._before_groups
             self._inside = self._before_groups = True
             try:

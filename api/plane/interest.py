@@ -21,34 +21,32 @@ class InterestWatches:
 
     plane: Plane
     _by_subject: dict[int, dict[bytes, dict[int, Callable[[], None]]]] = attrs.field(factory=dict)  # by account's id
-    _subject_of: dict[int, tuple[int, bytes]] = attrs.field(factory=dict)
+    watched: dict[int, tuple[int, bytes]] = attrs.field(factory=dict)  # by handle: account and subject
     _handles: "itertools.count[int]" = attrs.field(factory=lambda: itertools.count(1))
 
     def add(self, account: Account, subject: bytes, callback: Callable[[], None]) -> int:
         """Call back after turns in which interest in this literal subject may have changed; returns a handle."""
         handle = next(self._handles)
         self._by_subject.setdefault(account.id, {}).setdefault(subject, {})[handle] = callback
-        self._subject_of[handle] = account.id, subject
+        self.watched[handle] = account.id, subject
         self.plane.note_interest(True)  # noqa: FBT003  a switch
         return handle
 
     def remove(self, handle: int) -> None:
         """End a watch; harmless when it has ended."""
-        watched = self._subject_of.pop(handle, None)
-        if watched is not None:
-            account, subject = watched
+        ended = self.watched.pop(handle, None)
+        if ended is not None:
+            account, subject = ended
             subjects = self._by_subject[account]
             del subjects[subject][handle]
             if not subjects[subject]:
                 del subjects[subject]
             if not subjects:
                 del self._by_subject[account]
-        self.plane.note_interest(bool(self._subject_of))
+        self.plane.note_interest(bool(self.watched))
 
     def run(self) -> None:
         """Call back for the changes since the last run, once per watch at most."""
-        if not self._subject_of:
-            return
         affected: dict[int, Callable[[], None]] = {}
         for account, changed in dict.fromkeys(self.plane.take_interest_changes()):
             subjects = self._by_subject.get(account, {})
@@ -59,9 +57,9 @@ class InterestWatches:
                     if matches(changed, subject):
                         affected |= callbacks
         for handle, callback in affected.items():
-            if handle in self._subject_of:
+            if handle in self.watched:
                 callback()
 
     def statistics(self) -> dict[str, int]:
         """How many watch how many subjects."""
-        return {"watches": len(self._subject_of), "subjects": sum(map(len, self._by_subject.values()))}
+        return {"watches": len(self.watched), "subjects": sum(map(len, self._by_subject.values()))}

@@ -13,6 +13,7 @@ The connection for bulk beside a link is of the same class. It has a `TokenBucke
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -27,7 +28,6 @@ from jetraft.store.model.ids import NodeId
 
 QUEUE_BYTES_MAX = 64 << 20  # as nats-server's max_pending of a client
 SEND_BYTES = 256 << 10  # joined per send; after it the queues are looked at again in order of priority
-PRIORITY = tuple(range(CHANNELS))  # channel numbers are in order of priority
 
 
 class Sockets(Protocol):
@@ -85,9 +85,11 @@ class Link:
         self._sockets = sockets
         self.queue_bytes_max = queue_bytes_max
         self._reader = FrameDecoder()
+        # By channel, whose numbers are in order of priority.
         self._queues: tuple[deque[bytes], ...] = tuple(deque() for _ in range(CHANNELS))
         self._queued_bytes = 0  # in the queues
         self._unsent: bytes | memoryview = b""  # the rest of the last join; goes before everything else
+        self.has_queued = False  # something waits in either, as far as `flush` and the sender task know
         self._wake_sender = trio.Event()
         self._cancel = trio.CancelScope()
         self.last_received_ns = self.last_sent_ns = clock.mono_ns()
@@ -109,6 +111,7 @@ class Link:
         head = frame_head(channel, payload)
         self._queues[channel].extend((head, payload))
         self._queued_bytes += len(head) + len(payload)
+        self.has_queued = True
         self._frames_sent += 1
         # Nothing is dropped inside a session (rule 15): it ends instead.
         if self._queued_bytes > self.queue_bytes_max:
@@ -122,16 +125,15 @@ class Link:
 
     def flush(self) -> None:
         """Send what the socket takes, and the pace allows, without waiting; the rest is the sender task's."""
-        if self._unsent or self._queued_bytes:
+        if self.has_queued:
             self._flush()
-            if self._unsent or self._queued_bytes:
+            self.has_queued = bool(self._unsent or self._queued_bytes)
+            if self.has_queued:
                 self._wake_sender.set()
 
     def _flush(self) -> None:
-        while self.closed_because is None and not self._pause_ns():
+        while self.closed_because is None and not (self._pace is not None and self._pause_ns()):
             data = self._unsent or self._take()
-            if not data:
-                return
             try:
                 sent = self._wire.send(data)
             except WOULD_BLOCK:
@@ -146,6 +148,8 @@ class Link:
             self.last_sent_ns = self._clock.mono_ns()
             if self._pace is not None:
                 self._pace.spend(sent)
+            if not self._queued_bytes and not self._unsent:
+                return
             if self._unsent and not self._wire.is_tls:  # TLS takes one record at a time
                 return
 
@@ -185,7 +189,7 @@ class Link:
 
     async def _send_loop(self) -> None:
         while True:
-            if not self._unsent and not self._queued_bytes:
+            if not self.has_queued:
                 self._wake_sender = trio.Event()
                 await self._wake_sender.wait()
             self.flush()
@@ -242,25 +246,23 @@ class Link:
             return False
         self._bytes_received += count
         self.last_received_ns = self._clock.mono_ns()
-
-        def count_and_handle(channel: int, payload: memoryview) -> None:
-            self._frames_received += 1
-            if self.closed_because is None:
-                handle(channel, payload)
-
         try:
-            self._reader.received(count, count_and_handle)
+            self._reader.received(count, partial(self._take_frame, handle))
         except RemoteProtocolError as error:
             self.broke_protocol = True
             self.close(f"protocol error: {error}")
         return True
 
+    def _take_frame(self, handle: Callable[[int, memoryview], None], channel: int, payload: memoryview) -> None:
+        self._frames_received += 1
+        if self.closed_because is None:
+            handle(channel, payload)
+
     def _take(self) -> bytes:
         """Join queued frames in order of priority, about `SEND_BYTES`; empty when nothing is queued."""
         parts: list[bytes] = []
         taken = 0
-        for channel in PRIORITY:
-            queue = self._queues[channel]
+        for queue in self._queues:  # in order of priority
             while queue and taken < SEND_BYTES:
                 head, payload = queue.popleft(), queue.popleft()
                 parts += (head, payload)

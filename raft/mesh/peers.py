@@ -180,7 +180,8 @@ class Mesh:
     def flush(self) -> None:
         """End of a turn: send what the sockets take now; the rest follows when they can."""
         for link in list(self._links.values()):
-            link.flush()
+            if link.has_queued:
+                link.flush()
 
     def queued_bytes(self, node: NodeId) -> int:
         """What waits for the node; those who send much look here first."""
