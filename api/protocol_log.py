@@ -36,14 +36,24 @@ class ProtocolLog:
             return
         arrow = FROM_CLIENT if inbound else TO_CLIENT
         self.say.trace(f"{session.title} - {arrow} [{text}]")
+        options = self.sessions.options
+        if payload and options.trace_headers:
+            payload = headers_of(line, payload)
         if payload:
-            shown = beginning(payload, self.sessions.options.max_traced_msg_len)
+            shown = beginning(payload, options.max_traced_msg_len)
             self.say.trace(f"{session.title} - {arrow} MSG_PAYLOAD: [{shown}]")
 
 
 def beginning(payload: bytes, most: int) -> str:
     """A payload in quotation marks, cut off after as many bytes; 0: whole."""
     return f'{quoted(payload[:most])[:-1]}..."' if 0 < most < len(payload) else quoted(payload)
+
+
+def headers_of(line: bytes, payload: bytes) -> bytes:
+    """The headers alone, of a line that says how long they are; empty for a message without any."""
+    if line[:1] not in b"Hh":
+        return b""
+    return payload[: int(line.split()[-2])].removesuffix(b"\r\n\r\n")
 
 
 def received(line: bytes) -> str:

@@ -62,7 +62,7 @@ def accounts(settings: Settings, value: Any) -> None:
         raise OptionsError(f"Expected accounts field to be a map/struct or array, got {value}")
     found: dict[str, AccountOptions] = {}
     everybody: list[AnyUser] = []
-    for name, block in value.items():
+    for name, block in value.given(()):
         try:
             check_name(name, found)
             account, members = account_of(name, block)

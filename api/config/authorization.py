@@ -32,7 +32,7 @@ def authorization(settings: Settings, value: Any) -> None:
         **spelled(put("password", secret_text), "pass", "password"),
         "token": put("token", secret_text),
         "users": put("users", users),
-        "auth_callout": callout,
+        **spelled(callout, "auth_callout", "auth_hook"),
         "proxy_required": put("proxy_required", boolean),
         "timeout": put("auth_timeout_ns", timeout_ns, "timeout"),
         **spelled(
@@ -180,7 +180,7 @@ def rules(key: str, value: Any, *, with_queues: bool) -> SubjectRules:
 
 def known_keys(_name: str, block: Table, keys: Mapping[str, Apply], wrong: str) -> None:
     """Raise PlacedError for a key that is none of these."""
-    for key in block:
+    for key, _ in block.given(keys):
         if key.lower() not in keys:
             raise PlacedError(f"{block.place(key)}: {wrong.format(go_quote(key))}")
 

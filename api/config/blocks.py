@@ -4,7 +4,7 @@ Every error names the place, `file:line:column`, and the key. A key of nats-serv
 as that, any other as unknown.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -44,14 +44,10 @@ def spelled(apply: Apply, *keys: str) -> dict[str, Apply]:
     return dict.fromkeys(keys, apply)
 
 
-def apply_all(
-    name: str, value: Any, keys: Mapping[str, Apply], settings: Settings, *, but: Collection[str] = ()
-) -> None:
-    """Apply every key of a block, except those in `but`. Raises PlacedError at the first that is wrong."""
+def apply_all(name: str, value: Any, keys: Mapping[str, Apply], settings: Settings) -> None:
+    """Apply every key of a block but variables. Raises PlacedError at the first that is wrong."""
     block = table(name, value)
-    for key, given in block.items():
-        if key in but:
-            continue
+    for key, given in block.given(keys):
         apply = keys.get(key.lower(), partial(refuse, name, key))
         try:
             apply(settings, given)

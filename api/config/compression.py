@@ -53,7 +53,7 @@ def _of_table(block: Table) -> tuple[str, tuple[int, ...]]:
         found["rtts"] = tuple(_duration_ns(one) for one in given)
 
     keys: dict[str, Apply] = {"mode": mode, **dict.fromkeys(THRESHOLDS, thresholds)}
-    for key in block:
+    for key, _ in block.given(keys):
         if key.lower() not in keys:
             raise PlacedError(f'{block.place(key)}: unknown field "{key}"')
     apply_all("compression", block, keys, {})

@@ -42,7 +42,7 @@ def export(block: Table) -> Export | None:
         "allow_trace": put("allow_trace", flag),
     }
     seen: set[str] = set()
-    for key, given in block.items():
+    for key, given in block.given(keys):
         try:
             check_order("Detected {0} {1} but already saw a {2}", key, given, seen)
             check_once(key, seen)

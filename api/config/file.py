@@ -92,6 +92,13 @@ def sync_interval(_settings: Settings, value: Any) -> None:
         duration_ns("sync_interval", value)
 
 
+def store_dir(settings: Settings, value: Any) -> None:
+    """Where JetStream stores; in its block or at the top, and once. Raises OptionsError."""
+    if settings.get("store_dir"):
+        raise OptionsError("Duplicate 'store_dir' configuration")
+    settings["store_dir"] = text("store_dir", value)
+
+
 def extension_hint(_settings: Settings, value: Any) -> None:
     """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
     if text("extension_hint", value).lower() == "will_extend":
@@ -201,7 +208,7 @@ def domain(key: str, value: Any) -> str:
 
 JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("jetstream", boolean, "enabled"), "enabled", "enable"),
-    **spelled(put("store_dir", text), "store_dir", "storedir"),
+    **spelled(store_dir, "store_dir", "storedir", "store"),
     **spelled(put("max_memory_store", integer), "max_memory_store", "max_mem_store", "max_mem"),
     **spelled(put("max_file_store", integer), "max_file_store", "max_file"),
     **without_effect.OF_JETSTREAM,
@@ -250,14 +257,18 @@ CLUSTER: Mapping[str, Apply] = {
 }
 
 
-def sub_tokens(key: str, value: Any) -> int:
-    """How many tokens the subject of a subscription may have."""
-    found = integer(key, value)
-    if found <= 0:
-        raise OptionsError("max_sub_tokens value can not be negative")
-    if found > SUB_TOKENS_MAX:
-        raise OptionsError("max_sub_tokens value is too big")
-    return found
+def sub_tokens(key: str) -> Apply:
+    """How many tokens the subject of a subscription may have, under one of the names of the key."""
+
+    def apply(settings: Settings, value: Any) -> None:
+        found = integer(key, value)
+        if found <= 0:
+            raise OptionsError(f"{key} value can not be negative")
+        if found > SUB_TOKENS_MAX:
+            raise OptionsError(f"{key} value is too big")
+        settings["max_sub_tokens"] = found
+
+    return apply
 
 
 def js_domains(key: str, value: Any) -> tuple[tuple[str, str], ...]:
@@ -288,8 +299,8 @@ TOP: Mapping[str, Apply] = {
     "accounts": accounts,
     **spelled(put("mappings", mappings), "mappings", "maps"),
     **spelled(put("system_account", text), "system_account", "system"),
-    "no_system_account": put("no_system_account", boolean),
-    **spelled(of_operators("operators"), "operator", "operators", "root", "roots"),
+    **spelled(put("no_system_account", boolean), "no_system_account", "no_system", "no_sys_acc"),
+    **spelled(of_operators("operators"), "operator", "operators", "root", "roots", "root_operator", "root_operators"),
     **spelled(of_resolvers("resolver"), "resolver", "account_resolver", "accounts_resolver"),
     "resolver_tls": of_resolvers("resolver_tls"),
     "resolver_preload": of_operators("preload"),
@@ -300,6 +311,7 @@ TOP: Mapping[str, Apply] = {
     "no_auth_user": put("no_auth_user", text),
     "cluster": lambda settings, value: apply_all("cluster", value, CLUSTER, settings),
     "jetstream": jetstream,
+    **spelled(store_dir, "store_dir", "storedir"),
     "tls": tls,
     **spelled(leafnodes, "leafnodes", "leaf"),
     **spelled(websocket, "websocket", "ws"),
@@ -310,7 +322,7 @@ TOP: Mapping[str, Apply] = {
     "max_pending": put("max_pending_bytes", integer, "max_pending"),
     **spelled(put("max_connections", integer), "max_connections", "max_conn"),
     **spelled(put("max_subscriptions", integer), "max_subscriptions", "max_subs"),
-    "max_sub_tokens": put("max_sub_tokens", sub_tokens),
+    **{key: sub_tokens(key) for key in ("max_sub_tokens", "max_subscription_tokens")},
     "write_timeout": put("write_timeout", without_effect.write_timeout),
     "feature_flags": put("feature_flags", feature_flags),
     "proxy_protocol": put("proxy_protocol", boolean),
@@ -326,6 +338,7 @@ TOP: Mapping[str, Apply] = {
     "debug": put("debug", boolean),
     "trace": put("trace", boolean),
     "trace_verbose": put("trace_verbose", boolean),
+    "trace_headers": put("trace_headers", boolean),
     "max_traced_msg_len": put("max_traced_msg_len", integer),
     "no_header_support": put("no_header_support", boolean),
     **spelled(put("logtime", boolean), "logtime", "log_time"),
@@ -362,8 +375,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     except ConfigError as error:
         raise OptionsError(str(error)) from error
     settings: Settings = {"config_file": str(path), "config_digest": "sha256:" + hashlib.sha256(raw).hexdigest()}
-    # As in nats-server an unknown key at the top is a variable if a `$key` somewhere uses it.
-    apply_all("", document, TOP, settings, but=parser.used)
+    apply_all("", document, TOP, settings)
     if settings.get("account_users"):
         check_alone(settings)
     return settings

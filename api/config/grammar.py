@@ -12,7 +12,7 @@ Pure: the text, the environment and the function that reads included files are a
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import attrs
@@ -37,11 +37,16 @@ class ConfigError(ValueError):
 
 
 class Table(dict[str, Any]):
-    """A map of a configuration, with the places of its keys."""
+    """A map of a configuration, with the places of its keys, and those that a `$key` somewhere refers to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.offsets: dict[str, tuple[Parser, int]] = {}
+        self.used: set[str] = set()
+
+    def given(self, known: Container[str]) -> list[tuple[str, Any]]:
+        """Keys and values, without variables: as in nats-server that is what is used as one and is no known key."""
+        return [(key, value) for key, value in self.items() if key not in self.used or key.lower() in known]
 
     def place(self, key: str) -> str:
         """`file:line:column` of a key."""
@@ -79,7 +84,6 @@ class Parser:
     at: int = 0
     scopes: list[Table] = attrs.field(factory=list)
     looking_up: frozenset[str] = frozenset()
-    used: set[str] = attrs.field(factory=set)  # top-level keys that a `$key` somewhere refers to
 
     def error(self, text: str) -> ConfigError:
         """Return an error at the current place."""
@@ -148,6 +152,7 @@ class Parser:
             included = self.include(str(self.value()))
             scope.update(included)
             scope.offsets |= included.offsets
+            scope.used |= included.used
             return
         if self.peek() and self.peek() in "=:":
             self.at += 1
@@ -246,7 +251,7 @@ class Parser:
         """Return the value of $name: from the innermost map that has it, else parsed from the environment."""
         for scope in reversed(self.scopes):
             if name in scope:
-                self.used.add(name)
+                scope.used.add(name)
                 return scope[name]
         if name in self.looking_up:
             raise self.error(f"variable cycle for '{name}'")
@@ -266,7 +271,5 @@ class Parser:
             text = self.read_file(path)
         except OSError as error:
             raise self.error(f"error parsing include file '{path}', {error.strerror}") from error
-        inner = Parser(
-            text, path, self.read_file, self.environment, depth=self.depth + 1, scopes=list(self.scopes), used=self.used
-        )
+        inner = Parser(text, path, self.read_file, self.environment, depth=self.depth + 1, scopes=list(self.scopes))
         return inner.parse()

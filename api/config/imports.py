@@ -45,7 +45,7 @@ def import_of(block: Table) -> Import | None:
         "allow_trace": put("allow_trace", flag),
     }
     seen: set[str] = set()
-    for key, given in block.items():
+    for key, given in block.given(keys):
         try:
             check_order("Detected {0} but already saw a {2}", key, given, seen)
             seen.add(key.lower())

@@ -15,7 +15,7 @@ from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.values import boolean, duration_ns, secret_text, text
+from jetraft.api.config.values import boolean, duration_ns, secret_text, signed_duration_ns, text
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafProxy, RemoteOptions, RemoteUrl
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted
@@ -171,6 +171,7 @@ REMOTE: Mapping[str, Apply] = {
     "request_isolation": put("request_isolation", boolean),
     "ignore_discovered_servers": put("ignore_discovered_servers", boolean),
     "first_info_timeout": put("first_info_timeout_ns", duration_ns, "first_info_timeout"),
+    "dial_timeout": put("dial_timeout_ns", signed_duration_ns, "dial_timeout"),
     "disabled": put("disabled", boolean),
     "tls": tls,
     "compression": compression,

@@ -15,7 +15,7 @@ from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.leaf_remotes import remotes, tls
-from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
+from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, signed_duration_ns, text
 from jetraft.api.config.without_effect import write_timeout
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafOptions
 from jetraft.store.model.gosyntax import go_quote
@@ -124,12 +124,13 @@ LEAFNODES: Mapping[str, Apply] = {
     "listen": put_address("host", "port", DEFAULT_LEAF_PORT, "listen"),
     **spelled(put("host", text), "host", "net"),
     "port": put("port", port),
-    "advertise": put("advertise", text),
+    **spelled(put("advertise", text), "advertise", "leafnode_advertise"),
     "no_advertise": put("no_advertise", boolean),
     "authorization": authorization,
-    "min_version": put("min_version", min_version),
+    **spelled(put("min_version", min_version), "min_version", "minimum_version"),
     **spelled(put("isolate_interest", boolean, "isolate_leafnode_interest"), "isolate_leafnode_interest", "isolate"),
     **spelled(put("reconnect_ns", reconnect_ns, "reconnect"), "reconnect", "reconnect_delay", "reconnect_interval"),
+    "dial_timeout": put("dial_timeout_ns", signed_duration_ns, "dial_timeout"),
     "write_deadline": put("write_deadline_ns", duration_ns, "write_deadline"),
     "write_timeout": put("write_timeout", write_timeout),
     "compression": compression,

@@ -93,7 +93,7 @@ def limits(_key: str, value: Any) -> ClientLimits:
         **spelled(put("max_payload", number), "max_payload", "max_pay"),
         **spelled(put("max_leafnodes", number), "max_leafnodes", "max_leafs"),
     }
-    for key in value:
+    for key, _ in value.given(keys):
         if key.lower() not in keys:
             raise PlacedError(f"{value.place(key)}: Unknown field {go_quote(key)} parsing account limits")
     apply_all("accounts.limits", value, keys, found)

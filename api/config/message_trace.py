@@ -30,7 +30,7 @@ def message_trace(key: str, settings: Settings, value: Any) -> None:
     if not isinstance(value, Table):
         text = f'Expected account message trace "{key}" to be a string or a map/struct, got {go_type(value)}'
         raise OptionsError(text)
-    for name, given in value.items():
+    for name, given in value.given(FIELDS):
         try:
             apply = FIELDS.get(name.lower(), partial(unknown, key))
             apply(settings, name, given)

@@ -202,6 +202,7 @@ class Options:
     debug: bool = False
     trace: bool = False
     trace_verbose: bool = False
+    trace_headers: bool = False  # protocol lines show headers alone, without what follows them
     max_traced_msg_len: int = 0  # bytes of a payload in a protocol line; 0: all
     no_header_support: bool = False
     logtime: bool = True

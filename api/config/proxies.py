@@ -3,7 +3,7 @@
 from typing import Any
 
 from jetraft.api.auth.nkeys import PROXY_PREFIXES, public_key
-from jetraft.api.config.blocks import PlacedError, apply_all, put
+from jetraft.api.config.blocks import PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
@@ -29,10 +29,10 @@ def trusted(_key: str, value: Any) -> tuple[str, ...]:
         if not isinstance(item, Table):
             raise OptionsError(f"expected proxies' trusted entry to be a map/struct, got {go_type(item)}")
         block: Settings = {}
-        apply_all("proxies.trusted", item, {"key": put("key", text)}, block)
-        key = block.get("key", "")
-        if key and public_key(key, *PROXY_PREFIXES) is None:
-            raise PlacedError(f"{item.place('key')}: invalid proxy key {go_quote(key)}")
-        if key:
-            found.append(key)
+        apply_all("proxies.trusted", item, spelled(put("key", text), "key", "public_key"), block)
+        if "key" not in block:
+            continue
+        if public_key(block["key"], *PROXY_PREFIXES) is None:
+            raise PlacedError(f"{item.place(next(iter(item)))}: invalid proxy key {go_quote(block['key'])}")
+        found.append(block["key"])
     return tuple(found)

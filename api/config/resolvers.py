@@ -57,8 +57,10 @@ def resolver_tls(settings: Settings, block: Any) -> None:
 
 
 def directory_options(found: Settings) -> ResolverOptions:
-    """The block of a resolver with a directory. Raises OptionsError."""
+    """The block of a resolver, with a directory unless it is in memory. Raises OptionsError."""
     kind = str(found.pop("kind", "")).lower()
+    if kind in ("mem", "memory"):
+        return ResolverOptions()
     if kind not in ("full", "cache"):
         raise OptionsError(RESOLVER_NEEDED)
     check_directory(found.get("directory") or "")

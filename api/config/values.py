@@ -38,6 +38,13 @@ def duration_ns(key: str, value: Any) -> int:
     return int(total)
 
 
+def signed_duration_ns(key: str, value: Any) -> int:
+    """The same, of which one below zero stands for the default."""
+    if isinstance(value, str) and value.startswith("-"):
+        return -duration_ns(key, value[1:])
+    return duration_ns(key, value)
+
+
 def integer(key: str, value: Any) -> int:
     """An integer; booleans and strings are refused."""
     if not isinstance(value, int) or isinstance(value, bool):

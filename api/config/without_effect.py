@@ -10,8 +10,11 @@ from typing import Any, Final
 from jetraft.api.config.blocks import Apply
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, integer, texts
+from jetraft.store.model.gosyntax import go_quote
 
 Check = Callable[[str, Any], Any]
+FEWEST_IO: Final = 4
+MOST_IO: Final = 8192
 WRITE_TIMEOUTS: Final = ("default", "close", "retry")
 
 
@@ -29,6 +32,15 @@ def write_timeout(key: str, value: Any) -> str:
     if value not in WRITE_TIMEOUTS:
         raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
     return "" if value == "default" else str(value)
+
+
+def concurrent_io(key: str, value: Any) -> int:
+    """How many reads and writes of files may be under way at a time."""
+    if isinstance(value, bool) or not isinstance(value, int) or not FEWEST_IO <= value <= MOST_IO:
+        raise OptionsError(
+            f"Expected an absolute size for {go_quote(key)} between {FEWEST_IO} and {MOST_IO}, got {value}"
+        )
+    return value
 
 
 def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:
@@ -61,5 +73,5 @@ OF_JETSTREAM: Final = keys(
         ("max_outstanding_catchup", "meta_compact", "meta_compact_size"),
         integer,
     )
-    | {"meta_compact_sync": boolean}
+    | {"meta_compact_sync": boolean, "max_concurrent_io": concurrent_io}
 )

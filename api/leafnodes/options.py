@@ -13,6 +13,7 @@ from jetraft.store.model.ids import GLOBAL_ACCOUNT
 DEFAULT_LEAF_PORT = 7422
 RECONNECT_NS = NS_PER_S
 FIRST_INFO_TIMEOUT_NS = NS_PER_S
+DIAL_TIMEOUT_NS = NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
 
 
@@ -83,6 +84,7 @@ class RemoteOptions:
     request_isolation: bool = False
     ignore_discovered_servers: bool = False
     first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
+    dial_timeout_ns: int = 0  # not above 0: that of the block
     tls: TlsOptions | None = None
     compression: Compression = DEFAULT
     credentials: str = ""  # a file
@@ -119,6 +121,7 @@ class LeafOptions:
     write_timeout: str = ""  # what follows
     isolate_interest: bool = False
     reconnect_ns: int = RECONNECT_NS
+    dial_timeout_ns: int = 0  # how long a hub may take to accept a connection; not above 0: DIAL_TIMEOUT_NS
     remotes: tuple[RemoteOptions, ...] = ()
     tls: TlsOptions | None = None  # of the listener
     compression: Compression = DEFAULT  # of connections that were accepted
@@ -127,6 +130,10 @@ class LeafOptions:
     def listens(self) -> bool:
         """Whether leaf nodes are accepted."""
         return self.port != 0
+
+    def dial_timeout_of(self, remote: RemoteOptions) -> int:
+        """How long an attempt to reach a hub may take, in nanoseconds."""
+        return next((one for one in (remote.dial_timeout_ns, self.dial_timeout_ns) if one > 0), DIAL_TIMEOUT_NS)
 
     @property
     def may_use_tls(self) -> bool:

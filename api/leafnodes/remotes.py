@@ -27,8 +27,6 @@ from jetraft.store.model.clock import NS_PER_S
 if TYPE_CHECKING:
     from jetraft.api.leafnodes.web import HubWeb
 
-DIAL_TIMEOUT_S: Final = 1.0
-PROXY_TIMEOUT_S: Final = 1.0  # with the answer to CONNECT; nats-server's limit is that of a connection, too
 REPORT_EVERY: Final = 3600  # attempts; the first is reported as well
 JITTER_MAX_NS: Final = NS_PER_S
 URLS_MAX: Final = 64
@@ -153,17 +151,16 @@ class Remotes:
         self.reactor.end_turn()
         return link
 
-    @staticmethod
-    async def _dial(remote: RemoteOptions, url: RemoteUrl) -> socket.socket:
+    async def _dial(self, remote: RemoteOptions, url: RemoteUrl) -> socket.socket:
         """A socket that leads to the hub."""
-        proxy = remote.proxy
+        proxy, timeout_ns = remote.proxy, self.leafnodes.options.dial_timeout_of(remote)
         if proxy is None:
-            with trio.fail_after(DIAL_TIMEOUT_S):
+            with trio.fail_after(timeout_ns / NS_PER_S):
                 stream = await trio.open_tcp_stream(url.host, url.port)
                 return socket.socket(fileno=stream.socket.detach())
         from jetraft.api.leafnodes.proxy import through  # noqa: PLC0415  where there is one
 
-        with trio.fail_after(proxy.timeout_ns / NS_PER_S if proxy.timeout_ns else PROXY_TIMEOUT_S):
+        with trio.fail_after((proxy.timeout_ns or timeout_ns) / NS_PER_S):  # with the answer to CONNECT
             return await through(proxy, url)
 
     async def _prepare(self, link: LeafLink, remote: RemoteOptions) -> bool:

@@ -156,6 +156,7 @@ HOW: Final[Mapping[str, How]] = {
     "debug": log_line("debug"),
     "trace": log_line("trace"),
     "trace_verbose": log_line("trace_verbose"),
+    "trace_headers": log_line("trace_headers"),
     "max_traced_msg_len": Followed(line="max_traced_msg_len = {}"),
     "no_header_support": Refused(title="NoHeaderSupport", show=go_bool),
     "logtime": log_line("logtime"),

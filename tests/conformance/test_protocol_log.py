@@ -47,6 +47,13 @@ def observed(kind: Kind, directory: Path, config: str | None = None) -> list[str
         ]
 
 
+def test_shows_headers_alone_as_the_reference_does(tmp_path: Path) -> None:
+    config = "trace_headers: true\nmax_traced_msg_len: 5\n"
+    expected = observed("reference", tmp_path, config)
+    assert any('MSG_PAYLOAD: ["NATS/..."]' in line for line in expected)
+    assert observed("jetraft", tmp_path, config) == expected
+
+
 @pytest.mark.parametrize("most", [0, 2, 5, 100])
 def test_cuts_payloads_off_as_the_reference_does(tmp_path: Path, most: int) -> None:
     config = f"max_traced_msg_len: {most}\n"

@@ -372,7 +372,7 @@ def _configuration(data: bytes) -> None:
 
     try:
         parser = Parser(data.decode(), "fuzz.conf", refuse, {"NAME": "value"})
-        apply_all("", parser.parse(), TOP, settings, but=parser.used)
+        apply_all("", parser.parse(), TOP, settings)
         build_options(settings)
     except (ConfigError, OptionsError, UnicodeDecodeError):
         return

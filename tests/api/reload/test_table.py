@@ -10,6 +10,7 @@ from jetraft.api.auth.secret import Secret
 from jetraft.api.auth.trust import TrustRules
 from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
 from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
+from jetraft.api.reload import leafnodes
 from jetraft.api.reload.table import HOW, ReloadError, changes, flat
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
@@ -26,6 +27,13 @@ def full() -> Options:
 
 def test_every_option_is_in_the_table_and_nothing_else() -> None:
     assert set(flat(full())) == set(HOW)
+
+
+def test_every_part_of_the_leaf_node_block_reloads_in_a_way_that_is_written_down() -> None:
+    followed = {"remotes", "tls", "compression"}
+    assert {one.name for one in attrs.fields(LeafOptions)} == {*leafnodes.BLOCK, *followed}
+    known_by = {"urls", "account"}
+    assert {one.name for one in attrs.fields(RemoteOptions)} == {*leafnodes.REMOTE, *known_by, "tls", "compression"}
 
 
 def test_nothing_differs_from_itself() -> None:
