@@ -141,6 +141,13 @@ def test_a_row_remembers_what_a_change_of_its_peers_began_with_until_that_is_com
     assert (settled.former, settled.is_changing) == (None, False)
 
 
+def test_a_change_that_keeps_the_peers_is_no_move() -> None:
+    change = attrs.evolve(move(N2, N1, based_on=2), incarnation=2)
+    machine, _ = applied(RaiseLevel(level=MOVES), assign("A", peers=(N1, N2)), change)
+    row = machine.table.streams[key("A")]
+    assert (row.peers, row.former, row.is_changing) == ((N2, N1), None, False)
+
+
 def test_below_the_level_of_moves_a_row_remembers_nothing_and_older_servers_read_it() -> None:
     machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1))
     row = machine.table.streams[key("A")]

@@ -189,10 +189,36 @@ def test_no_floor_is_noted_for_what_the_ledger_has_itself() -> None:
     disk = LossyDisk()
     log = founded(disk)
     assert not log.note_floor()
+    disk.crash(Random(0))
+    log = opened(disk)
+    assert not log.note_floor(), "without a block it would say that one is missing"
     append(disk, log, entry(2, kind=Kind.MESSAGES))
     assert log.note_floor()
     disk.finish()
     assert state_of(log).floor.log_index == 2
+
+
+@pytest.mark.parametrize("has_block", [False, True])
+def test_a_member_that_has_lost_its_promises_goes_on_with_its_first_entries_once(*, has_block: bool) -> None:
+    """Where the ledger has lost the birth of the first block, it still has the entries with which that begins."""
+    disk = LossyDisk()
+    log = founded(disk)
+    expected = [entry(1)]
+    if has_block:
+        state = state_of(log)
+        append(disk, log, entry(2, kind=Kind.MESSAGES))
+        expected.append(entry(2, kind=Kind.MESSAGES))
+        log.place.ledger.commit_now(ledger_records.replaced(log.place.key, state))
+    ledger = log.place.ledger
+    ledger.commit_now(ledger_records.replaced(log.place.key, attrs.evolve(state_of(log), memory_lost=True)))
+    ledger.close()
+    for _ in range(2):
+        log = opened(disk, attrs.evolve(OPTIONS, accept_lost_hard_state=True))
+        assert (found(log), log.hard_state.term) == (expected, 1)
+        settle(disk, log)
+        disk.crash(Random(1))
+    state = state_of(opened(disk))
+    assert (bool(state.births), bool(state.begun)) == (has_block, not has_block)
 
 
 def test_the_floor_of_a_first_block_is_noted_also_when_nothing_follows_the_first_entry() -> None:

@@ -264,8 +264,10 @@ def test_a_cut_takes_the_floor_back() -> None:
     disk.finish()
     log.cut_from(4)
     append(disk, log, entry(4, 2, b"NEW"))
+    append(disk, log, entry(5, 2, b"NEW"))
+    assert log.note_floor(), "though it was further before"
     log.close()
 
     log = opened(disk)
 
-    assert (log.last_index, log.damaged_entries) == (4, ())
+    assert (log.last_index, log.damaged_entries) == (5, ())
