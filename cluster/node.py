@@ -15,6 +15,7 @@ from jetraft.cluster.assembly import Stored, assemble
 from jetraft.cluster.meta.health import ReportedLoss, Seen
 from jetraft.cluster.node_statistics import NodeStatistics
 from jetraft.cluster.readiness import Readiness
+from jetraft.store.ledger.kept_ages import KeptAges
 
 if TYPE_CHECKING:
     from jetraft.cluster.assembly import Parts
@@ -31,6 +32,8 @@ class ClusterNode:
     """See the module."""
 
     def __init__(self, setting: NodeSetting, ports: NodePorts, parts: Parts) -> None:
+        if ports.mesh is not None:
+            ports.mesh.ages.begin(KeptAges.begin(ports.node_dir.ledger))
         self._setting = setting
         self._ports = ports
         self.parts = parts
@@ -132,6 +135,7 @@ class ClusterNode:
         return Seen(
             clustered=self._setting.cluster_name is not None,
             outside=self.parts.admission.is_outside,
+            is_store_old=self._ports.mesh is not None and self._ports.mesh.ages.is_own_old,
             meta=self.meta_group,
             failed=statistics.failed,
             unopened=[row.key for row in assigned if (row.key, row.incarnation) not in open_here],

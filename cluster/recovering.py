@@ -124,6 +124,14 @@ class Recovering:
                 with closing(self._open(*key)) as log:
                     self._keep(log, verdict)
 
+    def renew(self) -> None:
+        """Have other nodes take this store for one that they have not met. Raises NotRecoverableError.
+
+        They may know a later state of it, if all stores were put back from copies: the operator vouches for them.
+        """
+        with _told():
+            self._node_dir.ledger.renew()
+
     def _judge(self, group_id: GroupId, incarnation: int, left: Sequence[NodeId]) -> RecoveryVerdict:
         try:
             with closing(self._open(group_id, incarnation)) as log:

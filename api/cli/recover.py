@@ -92,6 +92,8 @@ def _recover(recovering: Recovering, members: Sequence[str], *, only: str | None
     names = {node_id_of(name): name for name in members}
     for verdict in verdicts:
         sys.stdout.write(_line(verdict, names) + "\n")
+    if confirmed:
+        recovering.renew()
     if not changes:
         sys.stdout.write("nothing to do\n")
         return 1 if unreadable else 0

@@ -30,6 +30,9 @@ GRACE_NS: Final = 3 * NS_PER_S  # a leader is found in 2 s (p99); who was curren
 LOST_RUNS_SHOWN: Final = 5
 LOST_STREAMS_SHOWN: Final = 20
 DISK_FULL: Final = "is out of storage: the disk is nearly full, and messages are refused until there is room"
+STORE_OLD: Final = (
+    "runs on an older copy of its store, which has forgotten what it promised: start it with an empty one"
+)
 HTTP_OK: Final = 200
 HTTP_UNAVAILABLE: Final = 503
 
@@ -81,6 +84,7 @@ class Seen:
     `failed` are streams whose replica could not be started, `unopened` those that are assigned here and not there yet.
     `unclaimed`: groups with data here of which the stream is unknown.
     `is_full`: the disk has so little room that messages are refused.
+    `is_store_old`: other nodes have met a later state of this node's store.
     """
 
     clustered: bool
@@ -92,6 +96,7 @@ class Seen:
     lost: Sequence[tuple[StreamKey, ReportedLoss]] = ()
     unclaimed: Sequence[GroupId] = ()
     is_full: bool = False
+    is_store_old: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -139,6 +144,8 @@ class Judge:
         return Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}", notice=notice)
 
     def _reasons(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
+        if seen.is_store_old:
+            yield STORE_OLD
         if seen.outside:
             yield "is not a member of the meta group"
         yield from self._meta_trouble(seen, now_ns, confirmed=confirmed)

@@ -2,6 +2,7 @@
 
 An empty frame is a keepalive. The others are msgpack: what the server says of itself, where it listens for peers, and
 where the nodes listen that it is linked with; and which those are, for what takes a detour (raft/mesh/detours.py).
+A node with a store says how far that is, and how far others' were (raft/mesh/store_ages.py).
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import msgpack
 from jetraft.raft.mesh.addresses import Address, parse_address
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
+from jetraft.store.model.store_age import KnownAge, StoreAge, unpack_age, unpack_known
 
 ADDRESSES_MAX: Final = 256  # bounds what peers can make a node dial
 ITEMS_MAX: Final = 4096  # bounds the arrays and maps that a few bytes announce, 1024 of which may be in each other
@@ -26,13 +28,19 @@ class About:
     address: Address | None
     peers: Mapping[NodeId, Address]
     links: tuple[NodeId, ...] | None = None
+    age: StoreAge | None = None  # of its store; None when it has none, or does not say
+    known_ages: Mapping[NodeId, KnownAge] = attrs.field(factory=dict)
 
     def encode(self) -> bytes:
         """The payload of a control frame."""
         peers = {node: str(address) for node, address in self.peers.items()}
         own = "" if self.address is None else str(self.address)
-        links = {} if self.links is None else {"links": list(self.links)}
-        return bytes(msgpack.packb({"metadata": dict(self.metadata), "address": own, "peers": peers, **links}))
+        more: dict[str, Any] = {} if self.links is None else {"links": list(self.links)}
+        if self.age is not None:
+            more["age"] = self.age.pack()
+        if self.known_ages:
+            more["known_ages"] = {node: age.pack() for node, age in self.known_ages.items()}
+        return bytes(msgpack.packb({"metadata": dict(self.metadata), "address": own, "peers": peers, **more}))
 
     @classmethod
     def decode(cls, payload: bytes | memoryview, host: str) -> "About":
@@ -45,14 +53,20 @@ class About:
             links = about.get("links")
             if links is not None and (not isinstance(links, list) or len(links) > ADDRESSES_MAX):
                 raise RemoteProtocolError("a control frame with links that are no list of nodes")
-            if any(not isinstance(node, str) or len(node) != NODE_ID_CHARS for node in (*peers, *(links or ()))):
+            age, known_ages = about.get("age"), about.get("known_ages", {})
+            if not isinstance(known_ages, dict) or len(known_ages) > ADDRESSES_MAX:
+                raise RemoteProtocolError("a control frame with ages that are not by node")
+            nodes = (*peers, *(links or ()), *known_ages)
+            if any(not isinstance(node, str) or len(node) != NODE_ID_CHARS for node in nodes):
                 raise RemoteProtocolError("a control frame with a node that has no id")
             address = _reachable(parse_address(text), host) if text else None
             others = {NodeId(node): parse_address(where) for node, where in peers.items()}
+            ages = {NodeId(node): unpack_known(fields) for node, fields in known_ages.items()}
+            own_age = None if age is None else unpack_age(age)
         except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise RemoteProtocolError(f"a control frame that does not parse: {error}") from error
         linked = None if links is None else tuple(NodeId(node) for node in links)
-        return cls(metadata=metadata, address=address, peers=others, links=linked)
+        return cls(metadata=metadata, address=address, peers=others, links=linked, age=own_age, known_ages=ages)
 
 
 def _reachable(address: Address, host: str) -> Address:

@@ -16,7 +16,7 @@ from jetraft.raft.mesh.handshake import HandshakeRefusedError, Hello
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 
-PENALTY_NS: Final = 2 * NS_PER_S  # how long a node that broke the protocol is not linked again
+PENALTY_NS: Final = 2 * NS_PER_S  # how long a node that was refused in a session is not linked again
 PEERS_MAX: Final = 1024  # names that one process remembers
 
 
@@ -44,7 +44,7 @@ class KnownPeers:
 
     def __init__(self) -> None:
         self._peers: dict[NodeId, MeshPeer] = {}
-        self._penalty_until_ns: dict[NodeId, int] = {}
+        self._penalties: dict[NodeId, tuple[int, str]] = {}  # until when (mono), and what for
 
     @property
     def all(self) -> Mapping[NodeId, MeshPeer]:
@@ -66,16 +66,17 @@ class KnownPeers:
         return min((peer.node_id for peer in self._up() if node in (peer.links or ())), default=None)
 
     def check(self, hello: Hello, now_ns: int) -> None:
-        """Raises HandshakeRefusedError for a node that broke the protocol just now, and for one name too many."""
-        if self._penalty_until_ns.get(hello.node_id, 0) > now_ns:
-            raise HandshakeRefusedError(f"{hello.node_id} broke the protocol less than {PENALTY_NS // NS_PER_S} s ago")
+        """Raises HandshakeRefusedError for a node that has a penalty, and for one name too many."""
+        until_ns, why = self._penalties.get(hello.node_id, (0, ""))
+        if until_ns > now_ns:
+            raise HandshakeRefusedError(f"{hello.node_id} {why} less than {PENALTY_NS // NS_PER_S} s ago")
         if hello.node_id not in self._peers and len(self._peers) >= PEERS_MAX:
             raise HandshakeRefusedError(f"{PEERS_MAX} nodes have been here already")
 
-    def penalise(self, node: NodeId, now_ns: int) -> None:
-        """Keep a node out that speaks another language: it would fill the log with beginnings and ends of links."""
-        running = {other: until_ns for other, until_ns in self._penalty_until_ns.items() if until_ns > now_ns}
-        self._penalty_until_ns = {**running, node: now_ns + PENALTY_NS}
+    def penalise(self, node: NodeId, now_ns: int, why: str) -> None:
+        """Keep a node out for a while: it would fill the log with beginnings and ends of links."""
+        running = {other: penalty for other, penalty in self._penalties.items() if penalty[0] > now_ns}
+        self._penalties = {**running, node: (now_ns + PENALTY_NS, why)}
 
     def learn(self, hello: Hello, about: About, *, session: int, now_ns: int) -> MeshPeer | None:
         """Replace what is known of a node by its newest control frame; returns what was known before."""

@@ -18,12 +18,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import trio
 
 from jetraft.raft.mesh.addresses import Address
-from jetraft.raft.mesh.bulk import BYTES_PER_S, BulkLinks
-from jetraft.raft.mesh.connection import Tls
+from jetraft.raft.mesh.bulk import BulkLinks
 from jetraft.raft.mesh.connector import Connector, Made
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.establish import PeerIdentity
@@ -31,8 +29,10 @@ from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC
 from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
 from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
-from jetraft.raft.mesh.link import QUEUE_BYTES_MAX, Link, LinkStatistics, Sockets
+from jetraft.raft.mesh.link import Link, Sockets
 from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Calls, Handler
+from jetraft.raft.mesh.setting import MeshSetting, MeshStatistics
+from jetraft.raft.mesh.store_ages import OLDER_COPY, StoreAges
 from jetraft.raft.mesh.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId, node_id_of
@@ -49,32 +49,6 @@ ALIVE_NS: Final = 600 * NS_PER_MS  # a link heard from within this is certainly 
 __all__ = ["Mesh", "MeshPeer", "MeshSetting", "MeshStatistics"]
 
 FrameHandler = Callable[[NodeId, memoryview], None]
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class MeshSetting:
-    """How a node takes part. Port 0 picks one; `advertise` replaces the listen address in what peers are told."""
-
-    cluster: str
-    server_name: str
-    listen: Address | None
-    routes: Sequence[Address] = ()
-    secrets: tuple[bytes, ...] = attrs.field(default=(), repr=False)  # the first is proven, all are accepted
-    advertise: Address | None = None
-    tls: Tls | None = None
-    bulk_bytes_per_s: int = BYTES_PER_S
-    queue_bytes_max: int = QUEUE_BYTES_MAX  # of what waits for one peer
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class MeshStatistics:
-    """A snapshot of the mesh."""
-
-    links: Mapping[NodeId, LinkStatistics]
-    bulk_links: Mapping[NodeId, LinkStatistics]
-    handshakes_refused: int
-    suppressed_log_lines: int  # what was not logged, because it had been just now or there was too much
-    sessions_begun: int
 
 
 class Mesh:
@@ -115,6 +89,7 @@ class Mesh:
         self._ended: dict[NodeId, trio.Event] = {}
         self._reserved: set[NodeId] = set()
         self._known = KnownPeers()
+        self.ages = StoreAges(self.node_id)
         self._handlers: list[FrameHandler | None] = [None] * CHANNELS
         self.calls = Calls(self.send, complain=self._connector.complain)
         self._bulk = BulkLinks(
@@ -237,6 +212,8 @@ class Mesh:
             stalled = now_ns - before_ns > WATCH_NS + STALL_NS
             before_ns = now_ns
             self._bulk.watch(now_ns, KEEPALIVE_NS - WATCH_NS, is_late=stalled)
+            if self.ages.has_news(now_ns):
+                self.broadcast(CHANNEL_CONTROL, self._about_self())
             for link in list(self._links.values()):
                 link.keep_alive(KEEPALIVE_NS - WATCH_NS)
                 if stalled:  # what the peer sent meanwhile is still in the socket: give the receiver a chance
@@ -247,7 +224,8 @@ class Mesh:
     # Links (LinkTable, for the connector).
 
     def check(self, hello: Hello) -> None:
-        """Raises HandshakeRefusedError for a node that broke the protocol just now, and for one name too many."""
+        """Raises HandshakeRefusedError for a node that was refused just now, for one name too many, or for any node."""
+        self.ages.check()
         self._known.check(hello, self._clock.mono_ns())
 
     def judge(self, hello: Hello) -> HandshakeVerdict:
@@ -330,7 +308,7 @@ class Mesh:
 
     def _session_ended(self, link: Link) -> None:
         if link.broke_protocol:
-            self._known.penalise(link.node_id, self._clock.mono_ns())
+            self._known.penalise(link.node_id, self._clock.mono_ns(), "broke the protocol")
             self._connector.complain(link.node_id, f"with {link.node_id} ended: {link.closed_because}")
         peer = self._known.session_ended(link.node_id, link.last_received_ns)
         if peer is None:
@@ -355,14 +333,18 @@ class Mesh:
     # What nodes say of themselves and of others.
 
     def _about_self(self) -> bytes:
-        return self._known.about(self._metadata, self._setting.advertise or self._connector.listen_address).encode()
+        about = self._known.about(self._metadata, self._setting.advertise or self._connector.listen_address)
+        return self.ages.added_to(about).encode()
 
     def _on_control(self, link: Link, hello: Hello, host: str, payload: memoryview) -> None:
         if not payload:
             return  # a keepalive
-        about = About.decode(payload, host)
+        about, now_ns = About.decode(payload, host), self._clock.mono_ns()
         node = hello.node_id
-        before = self._known.learn(hello, about, session=link.session, now_ns=self._clock.mono_ns())
+        if not self.ages.fit(hello, about, now_ns):
+            self._end_unfit(link)
+            return
+        before = self._known.learn(hello, about, session=link.session, now_ns=now_ns)
         if about.address is not None:
             self._connector.dial(about.address, node=node)
         for other, other_address in about.peers.items():
@@ -374,3 +356,10 @@ class Mesh:
             self.on_peer_up.emit(node)
         elif (before.metadata, before.links) != (about.metadata, about.links):
             self.on_peer_changed.emit(node)
+
+    def _end_unfit(self, link: Link) -> None:
+        """One of the two stores is an older copy. If it is this one, no link is left."""
+        self._known.penalise(link.node_id, self._clock.mono_ns(), OLDER_COPY)
+        link.flush()  # what is known here tells the other end why
+        for each in list(self._links.values()) if self.ages.is_own_old else [link]:
+            each.close(OLDER_COPY)

@@ -30,6 +30,7 @@ from jetraft.store.disk.io import Batch, Disk, outcome_of
 from jetraft.store.ledger.file import Head, pack_batch, pack_head
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.reading import read_both
+from jetraft.store.model.store_age import Place
 
 NAMES: Final = ("ledger.0", "ledger.1")
 ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; growing the file costs its fsync a journal commit
@@ -76,6 +77,11 @@ class _Files:
     allocated: int
     next_number: int
 
+    @property
+    def place(self) -> Place:
+        """The last record in them."""
+        return Place(self.head.generation, self.next_number - 1)
+
 
 class Ledger:
     """See the module. Made by `open`; belongs to the one trio thread, except for `state`, which any thread may call."""
@@ -87,6 +93,7 @@ class Ledger:
         self._files = files  # None: to be rewritten before anything else
         self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
         self._generation = 0 if head is None else head.generation
+        self._place = Place(0, 0) if files is None else files.place
         self._rewrite_at = REWRITE_BYTES_MIN
         self.logs: WeakValueDictionary[GroupKey, OpenLog] = WeakValueDictionary()  # the one that was opened last
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
@@ -125,6 +132,16 @@ class Ledger:
         ledger = cls(disk, root, state, head, None)
         ledger.commit_now(*(begins_with if merged is None else ()))
         return ledger
+
+    @property
+    def identity(self) -> int:
+        """The ledger's own number. A store that begins empty has another one."""
+        return self._identity
+
+    @property
+    def place(self) -> Place:
+        """The last durable record. It never goes back, except with an older copy of the store."""
+        return self._place
 
     @property
     def values(self) -> dict[str, bytes]:
@@ -182,6 +199,15 @@ class Ledger:
             self._is_blocking = False
         if errors[0] is not None:
             raise errors[0]
+
+    def renew(self) -> None:
+        """Make it another ledger with the same content, durably, for an operator who vouches for it. Blocking.
+
+        Other nodes take its store for one that they have not met before. Raises OSError.
+        """
+        self._close_files()
+        self._identity = int.from_bytes(os.urandom(8), "little")
+        self.commit_now()
 
     @property
     def is_idle(self) -> bool:
@@ -266,6 +292,7 @@ class Ledger:
             if error is None:
                 files.end, files.allocated = end, allocated
                 files.next_number += len(bodies)
+                self._place = files.place
             else:
                 self._close_files()  # what follows `end` in them is unknown
             self._end(waiting, error)
@@ -315,6 +342,7 @@ class Ledger:
             self.disk.close_file(directory)
             if error is None:
                 self._files = files
+                self._place = files.place
                 self._rewrites += 1
                 self._rewrite_at = max(REWRITE_BYTES_MIN, REWRITE_FACTOR * files.end)
             else:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from jetraft.store.ledger.file import parse
+from jetraft.store.ledger.ledger import NAMES
 from tests.harness.cluster import Cluster
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
@@ -61,6 +63,13 @@ def store(node: Server) -> Path:
     return node.directory / "store"
 
 
+def identity(node: Server) -> int:
+    """Which ledger the store has."""
+    copy = parse((store(node) / "jetstream" / NAMES[0]).read_bytes())
+    assert copy is not None
+    return copy.head.ledger
+
+
 def test_the_last_of_three_goes_on_and_two_new_ones_catch_up(tmp_path: Path) -> None:
     cluster = Cluster("jetraft", 3, directory=tmp_path)
     first, *others = cluster
@@ -84,8 +93,10 @@ def test_the_last_of_three_goes_on_and_two_new_ones_catch_up(tmp_path: Path) -> 
         assert (done.returncode, done.stderr) == (0, "")
         assert "WARNING" in done.stdout
         assert done.stdout.count("is kept") == 2, "the meta group and the stream's"
+        before = identity(first)
         again = recover(store(first), "--members", "n1", CONFIRMED)
         assert (again.returncode, "nothing to do" in again.stdout) == (0, True)
+        assert identity(first) != before, "others, put back from copies too, may know a later state of this store"
 
         first.start(wait=False)
         first.wait_listening()

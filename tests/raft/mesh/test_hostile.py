@@ -180,7 +180,7 @@ async def test_a_node_that_broke_the_protocol_is_linked_again_when_its_time_is_o
 
         await to_thread(join_and, b"\xff" * 9)
         [stranger_id] = seed.mesh.peers
-        assert seed.mesh._known._penalty_until_ns[stranger_id] > seed.clock.mono_ns()
+        assert seed.mesh._known._penalties[stranger_id][0] > seed.clock.mono_ns()
         seed.clock.ahead_ns += PENALTY_NS + NS_PER_S
         await to_thread(join_and, b"\xff" * 9)
         assert [what for what, _ in seed.events] == ["up", "down"] * 2
@@ -264,7 +264,7 @@ async def test_a_proxy_that_flips_bits_changes_nothing_that_is_believed(seed: in
             while not proxy.flips or len(arrived) < before_flip + AGAIN:
                 before_flip = before_flip if proxy.flips else len(arrived)
                 for mesh in (one.mesh, other.mesh):
-                    mesh._known._penalty_until_ns.clear()
+                    mesh._known._penalties.clear()
                 for _ in range(20):
                     number += 1
                     payload = b"%d " % number * dice.randrange(1, 50)

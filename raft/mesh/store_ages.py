@@ -1,0 +1,129 @@
+"""How far the stores of nodes are, as they tell one another, and whether one came back with an older copy of its own.
+
+Each node says in its control frames how far its store is, and how far it has heard that others' are. A session begins
+only if neither end knows of the other what the other has forgotten: an older copy of a store has forgotten votes and
+entries that it acknowledged, so its node could elect a leader that lacks what was acknowledged to clients. A node that
+is told so of its own store links with nobody any more. With an empty store it comes back as any node whose disk was
+lost (raft/recovery/joining.py).
+
+What was heard is kept in the node's own ledger: at once when another node has started, and now and then.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import attrs
+import msgpack
+
+from jetraft.raft.mesh.gossip import ADDRESSES_MAX, About
+from jetraft.raft.mesh.handshake import HandshakeRefusedError, Hello
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
+from jetraft.store.model.store_age import KnownAge, Place, StoreAge, unpack_known
+
+KEEP_NS: Final = 10 * NS_PER_S  # between two records of what was heard of nodes that were known to have started
+TELL_NS: Final = NS_PER_S
+NODES_MAX: Final = 1024  # that are remembered: the mesh links with no more in a process
+OLDER_COPY: Final = "had or met an older copy of a store"
+
+log = logging.getLogger(__name__)
+
+
+class AgeKeeper(Protocol):
+    """Where a node's own age comes from, and where those of others are kept (store/ledger/kept_ages.py)."""
+
+    def own(self) -> StoreAge | None:
+        """How far the node's store is, durably; None when this start of the server is not written down."""
+        ...
+
+    def load(self) -> bytes | None:
+        """What was kept last."""
+        ...
+
+    def keep(self, content: bytes, *, at_once: bool) -> None:
+        """Replace it, at once or when something else is written. A failure is of no consequence."""
+        ...
+
+
+class StoreAges:
+    """See the module. Until `begin`, and on a node without a store, it says nothing and objects to nothing."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self._node_id = node_id
+        self._keeper: AgeKeeper | None = None
+        self._known: dict[NodeId, KnownAge] = {}
+        self._kept_ns: int | None = None
+        self._told: tuple[int, Place] | None = None  # when, and what
+        self.is_own_old = False  # another node has met a later state of this node's store
+
+    def begin(self, keeper: AgeKeeper) -> None:
+        """Take the store of this node; before there are links."""
+        self._keeper = keeper
+        self._known = _unpacked(keeper.load())
+
+    def _own(self) -> StoreAge | None:
+        return None if self._keeper is None else self._keeper.own()
+
+    def check(self) -> None:
+        """Raises HandshakeRefusedError when this node may link with nobody."""
+        if self.is_own_old:
+            raise HandshakeRefusedError("this server runs on an older copy of its store")
+
+    def added_to(self, about: About) -> About:
+        """What this node says of itself, with the ages."""
+        return attrs.evolve(about, age=self._own(), known_ages=dict(list(self._known.items())[-ADDRESSES_MAX:]))
+
+    def fit(self, hello: Hello, about: About, now_ns: int) -> bool:
+        """Whether a session with the node may begin, or go on; then how far its store is was noted."""
+        node, own = hello.node_id, self._own()
+        told, known = about.known_ages.get(self._node_id), self._known.get(node)
+        if told is not None and own is not None and told.is_after(own):
+            if not self.is_own_old:
+                log.error(
+                    "%s has met a later state of this server's store: it is an older copy, and has forgotten what it "
+                    "promised since; this server links with no other any more: start it with an empty store",
+                    hello.name,
+                )
+            self.is_own_old = True
+        elif known is not None and about.age is not None and known.is_after(about.age):
+            log.error("%s has started with an older copy of its store; it is not linked with that", hello.name)
+            return False
+        elif about.age is not None:
+            self._learn(node, about.age, now_ns)
+        return not self.is_own_old
+
+    def _learn(self, node: NodeId, age: StoreAge, now_ns: int) -> None:
+        before = self._known.get(node)
+        known = self._known[node] = KnownAge.first(age) if before is None else before.with_heard(age)
+        while len(self._known) > NODES_MAX:
+            del self._known[next(iter(self._known))]
+        has_started = before is None or (before.ledger, before.start) != (known.ledger, known.start)
+        is_due = self._kept_ns is None or now_ns - self._kept_ns >= KEEP_NS
+        if self._keeper is not None and (has_started or (known != before and is_due)):
+            self._kept_ns = now_ns
+            self._keeper.keep(_packed(self._known), at_once=has_started)
+
+    def has_news(self, now_ns: int) -> bool:
+        """Whether this node's store has gone on since the others were told, which is to be done now."""
+        own = self._own()
+        if own is None or (self._told is not None and (now_ns - self._told[0] < TELL_NS or own.place == self._told[1])):
+            return False
+        self._told = now_ns, own.place
+        return True
+
+
+def _packed(known: Mapping[NodeId, KnownAge]) -> bytes:
+    return bytes(msgpack.packb({node: age.pack() for node, age in sorted(known.items())}))
+
+
+def _unpacked(content: bytes | None) -> dict[NodeId, KnownAge]:
+    """What was kept; nothing when that is unreadable."""
+    if content is None:
+        return {}
+    try:
+        fields = msgpack.unpackb(content)
+        return {NodeId(node): unpack_known(age) for node, age in fields.items() if len(node) == NODE_ID_CHARS}
+    except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
+        log.error("how far the stores of other nodes were is unreadable, and learnt anew: %s", error)  # noqa: TRY400
+        return {}

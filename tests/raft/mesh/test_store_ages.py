@@ -1,0 +1,110 @@
+"""Nodes whose stores are older copies of what others have met are not linked."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.kept_ages import KeptAges
+from jetraft.store.ledger.ledger import Ledger
+from tests.harness.patience import PATIENCE_S
+from tests.raft.meshes import SETTLED_S, Node, running
+
+
+@contextmanager
+def ledger_in(root: Path) -> Iterator[Ledger]:
+    """The ledger of a server that runs over a directory."""
+    writer = Writer()
+    ledger = Ledger.open(LocalDisk(writer), root)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+        writer.stop()
+
+
+def write(ledger: Ledger, count: int) -> None:
+    for number in range(count):
+        ledger.commit_now(ledger_records.value("v", b"%d" % number))
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(PATIENCE_S):
+        while not holds():
+            await trio.testing.wait_all_tasks_blocked(SETTLED_S)
+
+
+def _is_written(ledger: Ledger, writer: Writer) -> bool:
+    writer.drain()
+    return ledger.is_idle
+
+
+async def _met(places: list[Path]) -> list[Node]:
+    """Nodes a and b over these stores, which have tried to link; what they have heard is kept."""
+    writers = [Writer() for _ in places]
+    ledgers = [Ledger.open(LocalDisk(writer), place) for writer, place in zip(writers, places, strict=True)]
+    a = Node("a")
+    nodes = [a]
+    a.mesh.ages.begin(KeptAges.begin(ledgers[0]))
+    async with running(a):
+        b = Node("b", (a.address,))
+        b.mesh.ages.begin(KeptAges.begin(ledgers[1]))
+        nodes.append(b)
+        async with running(b):
+            await _until(lambda: bool(b.up) or a.mesh.ages.is_own_old or b.mesh.ages.is_own_old)
+            for ledger, writer in zip(ledgers, writers, strict=True):
+                await _until(partial(_is_written, ledger, writer))
+    for ledger, writer in zip(ledgers, writers, strict=True):
+        ledger.close()
+        writer.stop()
+    return nodes
+
+
+def _copy(place: Path, to: Path) -> None:
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(place, to)
+
+
+async def test_a_node_that_comes_back_with_an_older_copy_of_its_store_is_told_so_and_links_with_nobody(
+    tmp_path: Path,
+) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    a, b = await _met(places)
+    assert b.events[:1] == [("up", a.mesh.node_id)]
+    _copy(places[1], tmp_path / "copy")
+    a, b = await _met(places)  # b was started once more, and a has heard of that
+    assert b.events[:1] == [("up", a.mesh.node_id)]
+
+    _copy(tmp_path / "copy", places[1])
+    with ledger_in(places[1]) as ledger:
+        write(ledger, 50)  # it has as many records as the other one, and more
+    a, b = await _met(places)
+    assert (a.events, b.events, b.mesh.ages.is_own_old, a.mesh.ages.is_own_old) == ([], [], True, False)
+
+    shutil.rmtree(places[1])
+    a, b = await _met(places)
+    assert b.events[:1] == [("up", a.mesh.node_id)], "with an empty store it comes back"
+    _copy(tmp_path / "copy", places[1])
+    a, b = await _met(places)
+    assert b.mesh.ages.is_own_old, "and the one before stays out"
+
+
+async def test_an_operator_can_vouch_for_stores_that_were_put_back(tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    await _met(places)
+    _copy(places[1], tmp_path / "copy")
+    await _met(places)
+    _copy(tmp_path / "copy", places[1])
+    with ledger_in(places[1]) as ledger:
+        ledger.renew()
+        assert ledger.values["starts"]
+    with ledger_in(places[1]) as ledger:
+        assert ledger.values["starts"], "what it has stays"
+    a, b = await _met(places)
+    assert b.events[:1] == [("up", a.mesh.node_id)]
