@@ -99,7 +99,8 @@ class Checkpointer:
     def note_applied(self, entries: Sequence[Entry]) -> None:
         """These entries are applied."""
         self._entries += len(entries)
-        self._bytes += sum(len(entry.frame) for entry in entries)
+        for entry in entries:
+            self._bytes += len(entry.frame)
 
     def hold_until(self, until_ns: int) -> None:
         """A peer fetches the newest checkpoint: take no other, and trim nothing, until then."""

@@ -24,8 +24,9 @@ from jetraft.cluster.state.snapshot import Snapshot, encode_config
 from jetraft.cluster.state.source_header import SourcePosition, position_in
 from jetraft.cluster.state.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
-from jetraft.store.frames._frame import parse_header
 from jetraft.store.frames.format import (
+    FRAME_COUNT_AND_FIRST_SEQ,
+    FRAME_COUNT_AT,
     FRAME_HEADER_BYTES,
     RECORD_HAS_ACK,
     RECORD_HAS_MSG_ID,
@@ -85,9 +86,13 @@ class StreamMachine:
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
         """One result per entry: last sequence, messages removed, or a list with a result per consumer command."""
-        results = [_APPLIERS[entry.kind](self, entry) for entry in entries]
+        results: list[object] = []
+        messages_added = False
+        for entry in entries:
+            results.append(_APPLIERS[entry.kind](self, entry))
+            messages_added = messages_added or entry.kind == Kind.MESSAGES
         self._entries_applied += len(entries)
-        self._events.applied(messages_added=any(entry.kind == Kind.MESSAGES for entry in entries))
+        self._events.applied(messages_added=messages_added)
         return results
 
     def snapshot(self) -> bytes:
@@ -143,16 +148,17 @@ class StreamMachine:
     # --- messages
 
     def _apply_messages(self, entry: Entry) -> int:
-        header = parse_header(entry.frame)
+        frame = entry.frame
         last_seq = self.store.apply_messages(entry)
         if self.chain is not None:
-            self.chain.tree.append(entry.frame)
+            self.chain.tree.append(frame)
         self.mutations += 1
         self.last_msg_id = b""
-        flagged = flagged_records(entry.frame)
+        _, first_seq = FRAME_COUNT_AND_FIRST_SEQ.unpack_from(frame, FRAME_COUNT_AT)
+        flagged = flagged_records(frame)
         for place, flags, ts_ns, subject, hdr in flagged:
             # A mark whose header is missing or cannot be read says nothing: what is committed must be applied.
-            headers, seq = nats_headers(hdr), header.first_stream_seq + place
+            headers, seq = nats_headers(hdr), first_seq + place
             if flags & RECORD_HAS_MSG_ID and (msg_id := headers.get(b"Nats-Msg-Id")):
                 self.dedup.expire(ts_ns)
                 self.dedup.add(msg_id, seq, ts_ns)
@@ -166,10 +172,10 @@ class StreamMachine:
             if flags & RECORD_HAS_ROLLUP and (rollup := headers.get(b"Nats-Rollup")):
                 whole = rollup.lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
-        if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
-            self._schedule(header.first_stream_seq, entry.frame, flagged)
+        if self.schedules.rows or (flagged and any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged)):
+            self._schedule(first_seq, frame, flagged)
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
-            self._remove_unwanted(header.first_stream_seq, entry.frame)
+            self._remove_unwanted(first_seq, frame)
         return last_seq
 
     def _note_source(self, hdr: bytes) -> None:

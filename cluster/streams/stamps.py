@@ -52,9 +52,10 @@ class StampClock:
 
     def now_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""
-        at_ns = self._clock.elapsed_ns()
+        at_ns, unix_ns = self._clock.elapsed_ns(), self._clock.unix_ns()
         passed_ns = at_ns - self._told_at_ns
-        least_ns, most_ns = passed_ns - passed_ns // SLEW_PART, passed_ns + passed_ns // SLEW_PART
-        self._told_ns = min(max(self._clock.unix_ns(), self._told_ns + least_ns), self._told_ns + most_ns)
+        slewed_ns, told_ns = passed_ns // SLEW_PART, self._told_ns + passed_ns
+        # As the node's clock says, between the slowest and the fastest that this clock may go.
+        self._told_ns = min(max(unix_ns, told_ns - slewed_ns), told_ns + slewed_ns)
         self._told_at_ns = at_ns
         return self._told_ns

@@ -113,7 +113,9 @@ class Block:
         self.offsets.append(offset)
         self.used = offset + len(entry.frame) + overhead_bytes
         if entry.kind == _MESSAGES:
-            self.last_seq = max(self.last_seq, last_seq_of(entry))
+            count, first_seq = _COUNT_AND_FIRST_SEQ(entry.frame, FRAME_COUNT_AT)
+            if count and first_seq + count > self.last_seq:
+                self.last_seq = first_seq + count - 1
         return offset
 
 
@@ -189,7 +191,7 @@ class BlockList:
     def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
         """Add the next entry to the newest block and return its offset there."""
         self.terms.append(entry.index, entry.term)
-        return self.newest.place(entry, overhead_bytes)
+        return self._blocks[-1].place(entry, overhead_bytes)
 
     def cut_from(self, index: int) -> list[Block]:
         """Remove the entries from `index` on and return the blocks that became empty.

@@ -370,9 +370,10 @@ class LocalDisk:
         if may_block and self.latency.is_fast:
             error: OSError | None = None
             try:
-                self.perform(batch)
+                batch.perform()
             except OSError as found:
                 error = found
+            batch.report_reserved()
             self.latency.note(time.monotonic_ns() - begun_ns)
             done(error)
             return

@@ -25,7 +25,7 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
-from jetraft.store.log.write_queue import WriteQueue, begin_in_ledger, fill, promise, records
+from jetraft.store.log.write_queue import WriteQueue, begin_in_ledger, fill, fill_growing, promise, records
 from jetraft.store.model._fifo import Fifo
 from jetraft.store.port import HardState
 
@@ -40,6 +40,7 @@ class _InFlight:
     token: int
     last_index: int
     frame_bytes: int
+    only_grows: bool  # as the write queue said when the batch began
     batch: Batch
     write_queue: WriteQueue
     fds: list[int]
@@ -183,7 +184,7 @@ class Durability:
         if not in_flight:
             return True
         first = in_flight[0]
-        if len(in_flight) > 1 or not (first.write_queue.only_grows and queue.only_grows):
+        if len(in_flight) > 1 or not (first.only_grows and queue.only_grows):
             return False
         return queue.frame_bytes() >= first.frame_bytes * FOLLOWER_SHARE_MIN
 
@@ -191,8 +192,10 @@ class Durability:
         state = self._state
         self._submit_wanted = False
         queue, state.write_queue = state.write_queue, WriteQueue()
-        # What the ledger takes is written to the first block too, with what comes next.
-        state.write_queue.segments = begin_in_ledger(queue, state.place, self._begun_bytes_max)
+        only_grows = queue.only_grows
+        if not only_grows:
+            # What the ledger takes is written to the first block too, with what comes next.
+            state.write_queue.segments = begin_in_ledger(queue, state.place, self._begun_bytes_max)
         if queue.empty_directories and not queue.makes_files:
             # Nothing in them yet: they are synced with the first file.
             state.write_queue.empty_directories = queue.empty_directories
@@ -202,7 +205,10 @@ class Durability:
         batch = self._disk.batch()
         fds: list[int] = []
         try:
-            fill(batch, queue, place, fds)
+            if only_grows:
+                fill_growing(batch, queue, place)
+            else:
+                fill(batch, queue, place, fds)
         except OSError as error:
             self._close_files(fds)
             if error.errno in NO_DESCRIPTORS:
@@ -218,6 +224,7 @@ class Durability:
                 token=state.token,
                 last_index=self._blocks.last_index,
                 frame_bytes=frame_bytes,
+                only_grows=only_grows,
                 batch=batch,
                 write_queue=queue,
                 fds=fds,
@@ -229,7 +236,7 @@ class Durability:
             self._preparation.start(self._disk, path, self._prepared)
         if before is not None:
             self._disk.follow(batch, self._written, before)
-        elif first := promise(queue, place):
+        elif not only_grows and (first := promise(queue, place)):
             place.ledger.append(first, partial(self._promised, batch))
         else:
             self._write(batch, may_block=may_block)
@@ -286,8 +293,8 @@ class Durability:
 
     def _written(self, error: OSError | None) -> None:
         """The files are on disk, or the log has failed. The ledger takes the facts of the batch next, if it has any."""
-        queue, place = self._in_flight[0].write_queue, self._state.place
-        facts = [] if queue.only_grows or error is not None else records(queue, place)
+        done, place = self._in_flight[0], self._state.place
+        facts = [] if done.only_grows or error is not None else records(done.write_queue, place)
         if facts and not self._is_stopped:  # the write of zeros may have failed meanwhile
             place.ledger.append(facts, self._batch_done)
         else:
@@ -296,7 +303,8 @@ class Durability:
     def _batch_done(self, error: OSError | None) -> None:
         """The oldest batch is durable, or the log has failed."""
         done = self._in_flight.popleft()
-        self._close_files(done.fds)
+        if done.fds:
+            self._close_files(done.fds)
         if self._state.is_closed:
             self._state.write_queue.close += done.write_queue.close
             self._close_when_idle()
@@ -306,8 +314,11 @@ class Durability:
             return
         if self._state.failed is None:
             self._complete(done)
-            self._clean_up(done.write_queue)
-        self._start_wanted()
+            if not done.only_grows:
+                self._account_for_files(done.write_queue)
+                self._clean_up(done.write_queue)
+        if self._submit_wanted:
+            self._start_wanted()
         if self.on_durable is not None:
             self.on_durable()
 
@@ -332,12 +343,15 @@ class Durability:
             for frame in segment.frames:
                 self._reader.release(segment.block, offset)
                 offset += len(frame)
-        for key, item in done.write_queue.rewrites.items():
+
+    def _account_for_files(self, queue: WriteQueue) -> None:
+        """The same for what is more than frames at the end of a block."""
+        for key, item in queue.rewrites.items():
             self._reader.rewritten(key, item.frame)
-        if done.write_queue.checkpoint is not None:
-            self._checkpoints.written(done.write_queue.checkpoint)
-        if done.write_queue.founding is not None:
-            self._checkpoints.written(done.write_queue.founding)
+        if queue.checkpoint is not None:
+            self._checkpoints.written(queue.checkpoint)
+        if queue.founding is not None:
+            self._checkpoints.written(queue.founding)
 
     def _clean_up(self, queue: WriteQueue) -> None:
         """Remove what a durable change has made superfluous."""

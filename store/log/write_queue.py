@@ -194,19 +194,17 @@ class LogPlace:
         return Path(self.directory, self.generation)
 
 
+def fill_growing(batch: Batch, write_queue: WriteQueue, place: LogPlace) -> None:
+    """The same as `fill` for a write queue that only grows: nearly always."""
+    for segment in write_queue.segments:
+        _add_segment(batch, place.ledger.disk, segment, place.identity)
+
+
 def fill(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[int]) -> None:
     """Turn a write queue into operations; `opened` receives the descriptors to close when the batch is done.
 
     The blocks grow by the marks that are added here. Raises OSError when a file cannot be opened.
     """
-    if write_queue.only_grows:  # nearly always
-        for segment in write_queue.segments:
-            _add_segment(batch, place.disk, segment, place.identity)
-    else:
-        _fill_in_order(batch, write_queue, place, opened)
-
-
-def _fill_in_order(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[int]) -> None:
     disk, log, identity = place.disk, place.log, place.identity
 
     def directory(path: Path) -> int:
@@ -235,10 +233,10 @@ def begin_in_ledger(write_queue: WriteQueue, place: LogPlace, bytes_max: int) ->
     which a stream begins, its configuration. Entries of an encrypted store go to a block: the ledger is not encrypted.
     """
     segments = write_queue.segments
-    if len(segments) != 1 or not bytes_max or place.cipher is not None:
+    if len(segments) != 1 or not segments[0].create or not bytes_max or place.cipher is not None:
         return []
     segment, state = segments[0], place.ledger.state(place.key)
-    if not segment.create or segment.first_index != 1 or not segment.frames or segment.end - segment.offset > bytes_max:
+    if segment.first_index != 1 or not segment.frames or segment.end - segment.offset > bytes_max:
         return []
     if [kind for kind in (frame[FRAME_KIND_AT] for frame in segment.frames) if kind != Kind.NOOP] not in BEGINNINGS:
         return []

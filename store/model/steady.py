@@ -65,6 +65,7 @@ class SteadyClock:
         self.mono_ns = machine.mono_ns
         self._machine = machine
         self._elapsed_ns = elapsed_ns or machine.mono_ns
+        self.elapsed_ns = self._elapsed_ns  # to which readings are relative
         self._from_ns = self._elapsed_ns()  # the start of the current correction
         self._offset_ns = machine.unix_ns() - self._from_ns  # Unix time minus elapsed time, at that start
         self._correction_ns = 0
@@ -75,15 +76,13 @@ class SteadyClock:
     def unix_ns(self) -> int:
         """Nanoseconds since the Unix epoch; never goes back, and never runs faster or slower by more than 1 %."""
         counted_ns = self._elapsed_ns()
+        if not self._correction_ns:
+            return counted_ns + self._offset_ns
         return counted_ns + self._offset_at(counted_ns)
 
     def reading(self) -> tuple[int, int | None]:
         """The clocks to send to a peer: Unix time by the machine's wall clock, and by this clock if it is set."""
         return self._machine.unix_ns(), self.unix_ns() if self.is_set else None
-
-    def elapsed_ns(self) -> int:
-        """The elapsed time to which readings are relative."""
-        return self._elapsed_ns()
 
     def adjust(self, peers: Sequence[ClockReading], *, nodes: int) -> None:
         """Follow the clocks of a cluster of `nodes` nodes, with this one; `peers` are the clocks that are known."""

@@ -20,7 +20,13 @@ import msgpack
 
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.frames._holes import holes
-from jetraft.store.frames.format import FRAME_HOLED, Kind
+from jetraft.store.frames.format import (
+    FRAME_COUNT_AND_FIRST_SEQ,
+    FRAME_COUNT_AT,
+    FRAME_FLAGS_AT,
+    FRAME_HOLED,
+    Kind,
+)
 from jetraft.store.frames.placeholder import MESSAGES_MAX, is_placeholder
 from jetraft.store.model.index_ranges import merged
 from jetraft.store.model.state import LostStreamData, StreamState
@@ -97,22 +103,23 @@ class StreamStore(IndexedStream):
         """
         place = self._log.locate(entry.index)
         assert place is not None, f"entry {entry.index} is not in the log"
-        header = parse_header(entry.frame)
-        if not header.record_count and is_placeholder(header):
-            self._lost.entries_at_end += 1
-        elif self._lost.entries_at_end:
-            self._lost.entries_at_end = 0
-        before = self._index.last_seq
-        self._index.apply(entry.frame, place.block, place.offset)
+        frame, index, lost = entry.frame, self._index, self._lost
+        count, first_seq = FRAME_COUNT_AND_FIRST_SEQ.unpack_from(frame, FRAME_COUNT_AT)
+        if not count and is_placeholder(parse_header(frame)):
+            lost.entries_at_end += 1
+        elif lost.entries_at_end:
+            lost.entries_at_end = 0
+        before = index.last_seq
+        index.apply(frame, place.block, place.offset)
         self._applied_index = entry.index
-        if header.first_stream_seq > before + 1:  # the entries in between are damaged on every member
-            if not header.record_count:
-                self._index.finish_load(header.first_stream_seq - 1, self._index.last_ts_ns)
-            self._lost.note([(before + 1, header.first_stream_seq - 1)], self._index.first_seq)
-        if header.flags & FRAME_HOLED:
-            seqs = [header.first_stream_seq + number for number in holes(entry.frame)]
-            self._lost.note(merged((seq, seq) for seq in seqs), self._index.first_seq)
-        return self._index.last_seq
+        if first_seq > before + 1:  # the entries in between are damaged on every member
+            if not count:
+                index.finish_load(first_seq - 1, index.last_ts_ns)
+            lost.note([(before + 1, first_seq - 1)], index.first_seq)
+        if frame[FRAME_FLAGS_AT] & FRAME_HOLED:
+            seqs = [first_seq + number for number in holes(frame)]
+            lost.note(merged((seq, seq) for seq in seqs), index.first_seq)
+        return index.last_seq
 
     def set_limits(self, limits: StoreLimits) -> int:
         """Change the limits and enforce them: subjects first, then totals. Returns how many messages were dropped."""
