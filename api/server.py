@@ -215,10 +215,13 @@ class Server:
         return [listener]
 
     def _build_mesh(self, cluster: ClusterOptions) -> Any:
+        from jetraft.api.config.cluster import warnings  # noqa: PLC0415
         from jetraft.raft.mesh.addresses import Address, parse_address, parse_route  # noqa: PLC0415
         from jetraft.raft.mesh.connection import Tls, TlsFiles, TlsFilesError  # noqa: PLC0415  servers that stand alone
         from jetraft.raft.mesh.peers import Mesh, MeshSetting  # noqa: PLC0415                   need none of the three
 
+        for text in warnings(cluster):
+            self.say.warning(text)
         urls = advertised(self.options.host, self.sessions.port, self.options.client_advertise)
         self.sessions.client_urls = urls
         try:

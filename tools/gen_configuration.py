@@ -27,6 +27,7 @@ AROUND: Final = {
     "accounts": "accounts {{ A {{ {} }} }}",
     "accounts.jetstream": "accounts {{ A {{ jetstream {{ {} }} }} }}",
     "cluster": "cluster {{ {} }}",
+    "cluster.tls": "cluster {{ tls {{ {} }} }}",
     "jetstream": "jetstream {{ {} }}",
     "jetstream.limits": "jetstream {{ limits {{ {} }} }}",
     "jetstream.limits.batch": "jetstream {{ limits {{ batch {{ {} }} }} }}",
@@ -40,7 +41,11 @@ AROUND: Final = {
     "authorization.auth_callout": "authorization {{ auth_callout {{ {} }} }}",
 }
 TITLES: Final = {"": "At the top", "tls": "`tls`, of clients", "permissions": "`permissions` of a user"}
-NOT_SERVED: Final = ("is not served by jetraft yet", "cert store type not implemented")
+NOT_SERVED: Final = (
+    "is not served by jetraft yet",
+    "cert store type not implemented",
+    "TPM functionality is not supported",
+)
 UNKNOWN: Final = ("unknown field", "Unknown field")
 HEAD: Final = """# Configuration
 

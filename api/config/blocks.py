@@ -10,7 +10,7 @@ from typing import Any
 
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.not_served import NOT_SERVED
-from jetraft.api.config.values import address, table
+from jetraft.api.config.values import host_port, table
 
 Apply = Callable[[Settings, Any], None]
 
@@ -28,11 +28,11 @@ def put(setting: str, convert: Callable[[str, Any], Any], key: str | None = None
     return apply
 
 
-def put_address(host: str, port: str, default_port: int, key: str) -> Apply:
-    """A key that is `host:port`, where either may be left out."""
+def put_address(host: str, port: str) -> Apply:
+    """A key that is `host:port`, where the host may be left out."""
 
     def apply(settings: Settings, value: Any) -> None:
-        given_host, settings[port] = address(key, value, default_port=default_port)
+        given_host, settings[port] = host_port(value)
         if given_host:
             settings[host] = given_host
 

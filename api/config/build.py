@@ -4,6 +4,8 @@ from collections import Counter
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import attrs
+
 from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
@@ -15,6 +17,7 @@ from jetraft.api.config.options import (
     SCRUB_BYTES_PER_S,
     SCRUB_PERIOD_NS,
     ClusterOptions,
+    ClusterTls,
     JetStreamOptions,
     Options,
     ScrubOptions,
@@ -87,10 +90,20 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         secret=secrets[0] if secrets else settings.get("cluster_secret") or secret,
         old_secrets=tuple(secrets[1:]),
         connect_retries=settings.get("connect_retries") or 0,
-        tls=settings.get("cluster_tls"),
+        tls=_tls_of_links(settings),
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
         permissions=settings.get("cluster_permissions") or settings.get("cluster_user_permissions"),
+        wishes_compression=bool(settings.get("cluster_compression")),
     )
+
+
+def _tls_of_links(settings: Settings) -> ClusterTls | None:
+    """TLS between nodes, with the hosts of routes where certificates are to be for one of them."""
+    found: ClusterTls | None = settings.get("cluster_tls")
+    if found is None or found.known_hosts is None:
+        return found
+    hosts = (split_url(route, default_port=0)[0].lower() for route in settings.get("routes") or ())
+    return attrs.evolve(found, known_hosts=tuple(dict.fromkeys(hosts)))
 
 
 def jetstream_options(settings: Settings) -> JetStreamOptions | None:
@@ -228,6 +241,17 @@ def leaf_options(settings: Settings, rules: AuthRules, trust: TrustOptions | Non
     return options
 
 
+def check_extension(settings: Settings, system: str, leafs: LeafOptions | None) -> None:
+    """Raise OptionsError where the JetStream of a leaf node is to become a part of its hub's, which it never does.
+
+    As in nats-server it can where the two share the system account; elsewhere the hint changes nothing.
+    """
+    remotes = leafs.remotes if leafs is not None else ()
+    is_asked = str(settings.get("extension_hint")).lower() == "will_extend"
+    if is_asked and settings.get("jetstream") and any(remote.account == system for remote in remotes):
+        raise OptionsError("extension_hint: will_extend with a hub of the system account is not served by jetraft yet")
+
+
 def leaf_options_of_operators(options: LeafOptions) -> LeafOptions:
     """The same where operators sign accounts and users. Raises OptionsError."""
     if options.auth.required:
@@ -284,6 +308,8 @@ def build_options(settings: Settings) -> Options:
     if tls is not None:  # a client that says nothing is to hear of the handshake, not of its name
         plain.setdefault("auth_timeout_ns", tls.timeout_ns + NS_PER_S)
     trust, rules = trust_of(settings), auth_rules(settings)
+    system, leafs = system_account(settings, trust), leaf_options(settings, rules, trust)
+    check_extension(settings, system, leafs)
     options = Options(
         **plain,
         auth=rules,
@@ -292,7 +318,7 @@ def build_options(settings: Settings) -> Options:
         accounts=tuple(settings.get("accounts") or ()),
         mappings=tuple(settings.get("mappings") or ()),
         proxies=tuple(settings.get("proxies") or ()),
-        system_account=system_account(settings, trust),
+        system_account=system,
         tls=tls,
         debug=bool(settings.get("debug") or both),
         trace=bool(settings.get("trace") or both or verbose or settings.get("trace_headers")),
@@ -300,7 +326,7 @@ def build_options(settings: Settings) -> Options:
         trace_headers=bool(settings.get("trace_headers")),
         jetstream=jetstream,
         cluster=cluster,
-        leafnodes=leaf_options(settings, rules, trust),
+        leafnodes=leafs,
     )
     if not options.default_js_domain:
         return options

@@ -30,13 +30,12 @@ def compression(settings: Settings, value: Any) -> None:
         raise OptionsError(str(error)) from None
 
 
-def compression_of_links(_settings: Settings, value: Any) -> None:
-    """Links between nodes are not compressed: a value that asks for it is refused. Raises OptionsError."""
+def compression_of_links(settings: Settings, value: Any) -> None:
+    """Links between nodes are not compressed: the value is checked, and a start warns of one that asks for it."""
     found: Settings = {}
     compression(found, value)
     wished: Compression = found["compression"]
-    if wished.compresses:
-        raise OptionsError(f'"compression: {wished.mode}" is not served by jetraft yet')
+    settings["cluster_compression"] = wished.compresses
 
 
 def _of_table(block: Table) -> tuple[str, tuple[int, ...]]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jetraft.api.config import queues, without_effect
+from jetraft.api.config import asks_nothing, queues, without_effect
 from jetraft.api.config.accounts import accounts
-from jetraft.api.config.authorization import authorization, check_alone, permissions, route_permissions
+from jetraft.api.config.authorization import authorization, check_alone
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.feature_flags import feature_flags
@@ -20,47 +20,45 @@ from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import ConfigError, Parser, Table
 from jetraft.api.config.jetstream_limits import jetstream_limits
 from jetraft.api.config.mappings import mappings
-from jetraft.api.config.options import DEFAULT_HTTP_PORT, DEFAULT_PORT, ClusterTls
-from jetraft.api.config.values import boolean, cipher, duration_ns, integer, pairs, secret_text, text, texts
+from jetraft.api.config.values import (
+    boolean,
+    bounded_bytes,
+    cipher,
+    duration_ns,
+    go_duration_ns,
+    integer,
+    name_without_spaces,
+    pairs,
+    secret_text,
+    size_bytes,
+    text,
+    texts,
+)
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gotime import format_duration
 
+SHORTEST_LAME_DUCK_NS = 30 * NS_PER_S
 CLOSED_CLIENTS_MAX = 1_000_000  # some KB of memory each
 SUB_TOKENS_MAX = 255  # of nats-server, which counts in a byte
 DOMAIN_BYTES_MAX = 255  # api/plane: plane_t.domain
 CONFIG_BYTES_MAX = 4 * 1024 * 1024  # the file is read into memory; nats-server has no limit
 
 
-def cluster_authorization(settings: Settings, value: Any) -> None:
-    """The secret that peers have to prove."""
-    found: Settings = {}
-    keys = {
-        **spelled(put("user", text), "user", "username"),
-        **spelled(put("password", secret_text), "pass", "password"),
-        "timeout": put("timeout", duration_ns),
-        **spelled(put("permissions", permissions), "default_permission", "default_permissions", "permissions"),
-    }
-    apply_all("cluster.authorization", value, keys, found)
-    if "permissions" in found:  # where they were before; those of the block itself win
-        settings["cluster_user_permissions"] = route_permissions("", found["permissions"])
-    settings["cluster_secret"] = f"{found.get('user', '')}:{found.get('password', '')}"
+def lame_duck_duration_ns(_key: str, value: Any) -> int:
+    """How long lame duck mode takes: half a minute or more."""
+    found_ns = go_duration_ns("lame_duck_duration", value)
+    if found_ns < SHORTEST_LAME_DUCK_NS:
+        shown = format_duration(found_ns)
+        raise OptionsError(f"invalid lame_duck_duration of {shown}, minimum is 30 seconds")
+    return found_ns
 
 
-def cluster_tls(settings: Settings, value: Any) -> None:
-    """Mutual TLS between nodes. As in nats-server both ends are verified, so `verify` can only be true."""
-    found: Settings = {}
-    files = ("cert_file", "key_file", "ca_file")
-    apply_all("cluster.tls", value, {**{key: put(key, text) for key in files}, "verify": put("verify", boolean)}, found)
-    if missing := [key for key in files if not found.get(key)]:
-        raise OptionsError(f"cluster.tls needs {' and '.join(missing)}")
-    if found.pop("verify", True) is not True:
-        raise OptionsError("cluster.tls: connections between nodes are always verified")
-    settings["cluster_tls"] = ClusterTls(**found)
-
-
-def bulk_rate(settings: Settings, value: Any) -> None:
-    """The limit for snapshots and repairs to each peer, in bytes per second."""
-    settings["bulk_bytes_per_s"] = integer("bulk_rate", value)
-    if settings["bulk_bytes_per_s"] <= 0:
-        raise OptionsError(f"cluster: bulk_rate must be positive, got {settings['bulk_bytes_per_s']}")
+def lame_duck_grace_period_ns(_key: str, value: Any) -> int:
+    """How long it waits first."""
+    found_ns = go_duration_ns("lame_duck_grace_period", value)
+    if found_ns < 0:
+        raise OptionsError("invalid lame_duck_grace_period, needs to be positive")
+    return found_ns
 
 
 def period_ns(key: str, value: Any) -> int | None:
@@ -81,11 +79,6 @@ def scrub(settings: Settings, value: Any) -> None:
         raise OptionsError("jetstream.scrub: period, rate and compare must be positive, or times off")
 
 
-def listen(key: str, value: Any) -> str:
-    """An address as text; a port alone may be a number."""
-    return f":{integer(key, value)}" if isinstance(value, int) else text(key, value)
-
-
 def sync_interval(_settings: Settings, value: Any) -> None:
     """Checked and ignored: every acknowledgement waits for its fsync, as with `always`."""
     if value != "always":
@@ -97,12 +90,6 @@ def store_dir(settings: Settings, value: Any) -> None:
     if settings.get("store_dir"):
         raise OptionsError("Duplicate 'store_dir' configuration")
     settings["store_dir"] = text("store_dir", value)
-
-
-def extension_hint(_settings: Settings, value: Any) -> None:
-    """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
-    if text("extension_hint", value).lower() == "will_extend":
-        raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
 
 
 def per_address(settings: Settings, value: Any) -> None:
@@ -184,6 +171,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def cluster(settings: Settings, value: Any) -> None:
+    """Peers."""
+    from jetraft.api.config.cluster import cluster as read  # noqa: PLC0415  only members of a cluster pay for it
+
+    read(settings, value)
+
+
 def http_gateway(settings: Settings, value: Any) -> None:
     """The listener for HTTP publishes."""
     from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
@@ -209,51 +203,25 @@ def domain(key: str, value: Any) -> str:
 JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("jetstream", boolean, "enabled"), "enabled", "enable"),
     **spelled(store_dir, "store_dir", "storedir", "store"),
-    **spelled(put("max_memory_store", integer), "max_memory_store", "max_mem_store", "max_mem"),
-    **spelled(put("max_file_store", integer), "max_file_store", "max_file"),
+    **spelled(put("max_memory_store", size_bytes, "max_mem_store"), "max_memory_store", "max_mem_store", "max_mem"),
+    **spelled(put("max_file_store", size_bytes), "max_file_store", "max_file"),
     **without_effect.OF_JETSTREAM,
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
     "strict": put("jetstream_strict", boolean, "strict"),
-    "extension_hint": extension_hint,
+    "extension_hint": put("extension_hint", text),
+    "tpm": asks_nothing.tpm,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "limits": jetstream_limits,
-    **{key: put(key, integer) for key in queues.KEYS},
+    **{key: put(key, size_bytes if key in queues.SIZES else integer) for key in queues.KEYS},
     "streams": streams,
     "legacy_api": put("legacy_api", boolean),
     "feature_level": put("feature_level", integer),
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
-}
-
-
-def cluster_compression(settings: Settings, value: Any) -> None:
-    """Whether links are compressed: they are not."""
-    from jetraft.api.config.compression import compression_of_links  # noqa: PLC0415  few configurations say it
-
-    compression_of_links(settings, value)
-
-
-CLUSTER: Mapping[str, Apply] = {
-    "compression": cluster_compression,
-    **without_effect.OF_CLUSTER,
-    "name": put("cluster_name", text, "name"),
-    "listen": put("cluster_listen", listen, "listen"),
-    **spelled(put("cluster_host", text, "host"), "host", "net"),
-    "port": put("cluster_port", integer, "port"),
-    "routes": put("routes", texts),
-    **spelled(put("cluster_advertise", text, "advertise"), "advertise", "cluster_advertise"),
-    "no_advertise": put("no_advertise", boolean),
-    "connect_retries": put("connect_retries", integer),
-    "secret": put("cluster_secret", secret_text, "secret"),
-    "secret_file": put("cluster_secret_file", text, "secret_file"),
-    "authorization": cluster_authorization,
-    "tls": cluster_tls,
-    "permissions": put("cluster_permissions", lambda key, value: route_permissions(key, permissions(key, value))),
-    "bulk_rate": bulk_rate,
 }
 
 
@@ -285,14 +253,15 @@ def tags(key: str, value: Any) -> tuple[str, ...]:
 
 TOP: Mapping[str, Apply] = {
     **without_effect.AT_THE_TOP,
-    "listen": put_address("host", "port", DEFAULT_PORT, "listen"),
+    **asks_nothing.TOP,
+    "listen": put_address("host", "port"),
     **spelled(put("host", text), "host", "net"),
     "port": put("port", integer),
-    "server_name": put("server_name", text),
+    "server_name": put("server_name", name_without_spaces),
     "client_advertise": put("client_advertise", text),
-    "http": put_address("http_host", "http_port", DEFAULT_HTTP_PORT, "http"),
+    "http": put_address("http_host", "http_port"),
     **spelled(put("http_port", integer), "http_port", "monitor_port"),
-    "https": put_address("http_host", "https_port", DEFAULT_HTTP_PORT, "https"),
+    "https": put_address("http_host", "https_port"),
     "https_port": put("https_port", integer),
     "http_base_path": put("http_base_path", text),
     "authorization": authorization,
@@ -309,7 +278,7 @@ TOP: Mapping[str, Apply] = {
     "default_sentinel": put("default_sentinel", secret_text),
     "proxies": proxies,
     "no_auth_user": put("no_auth_user", text),
-    "cluster": lambda settings, value: apply_all("cluster", value, CLUSTER, settings),
+    "cluster": cluster,
     "jetstream": jetstream,
     **spelled(store_dir, "store_dir", "storedir"),
     "tls": tls,
@@ -317,8 +286,8 @@ TOP: Mapping[str, Apply] = {
     **spelled(websocket, "websocket", "ws"),
     "http_gateway": http_gateway,
     "allow_non_tls": put("allow_non_tls", boolean),
-    "max_payload": put("max_payload_bytes", integer, "max_payload"),
-    "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),
+    "max_payload": put("max_payload_bytes", bounded_bytes, "max_payload"),
+    "max_control_line": put("max_control_line_bytes", bounded_bytes, "max_control_line"),
     "max_pending": put("max_pending_bytes", integer, "max_pending"),
     **spelled(put("max_connections", integer), "max_connections", "max_conn"),
     **spelled(put("max_subscriptions", integer), "max_subscriptions", "max_subs"),
@@ -333,8 +302,8 @@ TOP: Mapping[str, Apply] = {
     "ping_interval": put("ping_interval_ns", duration_ns, "ping_interval"),
     "ping_max": put("ping_max", integer),
     "write_deadline": put("write_deadline_ns", duration_ns, "write_deadline"),
-    "lame_duck_duration": put("lame_duck_duration_ns", duration_ns, "lame_duck_duration"),
-    "lame_duck_grace_period": put("lame_duck_grace_period_ns", duration_ns, "lame_duck_grace_period"),
+    "lame_duck_duration": put("lame_duck_duration_ns", lame_duck_duration_ns),
+    "lame_duck_grace_period": put("lame_duck_grace_period_ns", lame_duck_grace_period_ns),
     "debug": put("debug", boolean),
     "trace": put("trace", boolean),
     "trace_verbose": put("trace_verbose", boolean),

@@ -9,7 +9,7 @@ import attrs
 
 from jetraft.api.config.blocks import apply_all, put
 from jetraft.api.config.build import Settings
-from jetraft.api.config.values import duration_ns, integer
+from jetraft.api.config.values import go_duration_ns, integer
 from jetraft.store.model.limits import BatchLimits, ServerLimits
 
 
@@ -19,7 +19,7 @@ def _batch(settings: Settings, value: Any) -> None:
         "max_inflight_per_stream": put("per_stream", integer, "max_inflight_per_stream"),
         "max_inflight_total": put("per_server", integer, "max_inflight_total"),
         "max_msgs": put("messages", integer, "max_msgs"),
-        "timeout": put("idle_ns", duration_ns, "timeout"),
+        "timeout": put("idle_ns", go_duration_ns, "timeout"),
     }
     apply_all("jetstream.limits.batch", value, keys, found)
     settings["batch"] = attrs.evolve(BatchLimits(), **{name: number for name, number in found.items() if number > 0})
@@ -31,7 +31,7 @@ def jetstream_limits(settings: Settings, value: Any) -> None:
     keys = {
         "max_ack_pending": put("max_ack_pending", integer),
         "max_request_batch": put("max_request_batch", integer),
-        "duplicate_window": put("duplicate_window_ns", duration_ns, "duplicate_window"),
+        "duplicate_window": put("duplicate_window_ns", go_duration_ns, "duplicate_window"),
         "default_max_consumers": put("default_max_consumers", integer),
         "batch": _batch,
     }

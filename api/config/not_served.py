@@ -9,14 +9,8 @@ def words(text: str) -> frozenset[str]:
 
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
-    "": words("""
-        gateway mqtt ocsp ocsp_cache prof_port
-    """),
     "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
-    "jetstream": words("""
-        tpm
-    """),
     "jetstream.limits": words("max_ha_assets"),
 }

@@ -49,11 +49,18 @@ CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache has the rest; reading from 
 
 @attrs.frozen(kw_only=True)
 class ClusterTls:
-    """`cluster { tls { ... } }`: PEM files. Both ends of a connection between nodes show a certificate of `ca_file`."""
+    """`cluster { tls { ... } }`: PEM files. Both ends of a connection between nodes show a certificate of `ca_file`.
+
+    `insecure`: who dials does not look at the other's. `known_hosts`: who accepts wants one for the host of a route.
+    `pinned_certs`: hex digests of the keys that others may have; empty: any.
+    """
 
     cert_file: str
     key_file: str
     ca_file: str
+    insecure: bool = False
+    known_hosts: tuple[str, ...] | None = None
+    pinned_certs: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +78,7 @@ class ClusterOptions:
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
+    wishes_compression: bool = False  # which a start warns of: links are not compressed
     permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
     max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 

@@ -7,6 +7,7 @@ import attrs
 
 from jetraft.store.model.limits import NO_LIMITS, QueueLimits, ServerLimits
 
+SIZES: Final = ("max_buffered_size",)  # in bytes; a string may have a unit
 KEYS: Final = ("request_queue_limit", "info_queue_limit", "max_buffered_msgs", "max_buffered_size")
 
 

@@ -187,13 +187,13 @@ KEYS: Mapping[str, Read] = {
 }
 
 
-def tls_options(block: Any) -> TlsOptions:
+def tls_options(block: Any, keys: Mapping[str, Read] = KEYS) -> TlsOptions:
     """What a block says. Raises OptionsError, with the place of the key where it is one key's."""
     if not isinstance(block, Table):
         raise OptionsError(f"expected tls to be a map, got {block!r}")
     found: Found = {}
     for key, value in block.items():
-        read = KEYS.get(key.lower())
+        read = keys.get(key.lower())
         try:
             if read is None:
                 raise wrong(f'unknown field "{key}"')

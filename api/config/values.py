@@ -4,14 +4,21 @@ A wrong value raises OptionsError with one line; config/file.py adds the place.
 """
 
 import math
+import re
 from typing import Any
 
 from jetraft.api.config.build import OptionsError, split_url
+from jetraft.api.config.gotypes import go_type, wrong_type
 from jetraft.api.config.grammar import Table
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gosyntax import go_quote
 
 DURATION_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
+UNITS_OF_SIZE = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+PORT = re.compile(r"[-+]?[0-9]{1,9}")
+SIGNED = re.compile(r"[-+]?[0-9]{1,18}")
+INT32_MAX = (1 << 31) - 1
 UNITS_LONGEST_FIRST = ("ns", "us", "µs", "ms", "s", "m", "h")  # so that "ms" is not read as "m"
 
 
@@ -43,6 +50,16 @@ def signed_duration_ns(key: str, value: Any) -> int:
     if isinstance(value, str) and value.startswith("-"):
         return -duration_ns(key, value[1:])
     return duration_ns(key, value)
+
+
+def go_duration_ns(key: str, value: Any) -> int:
+    """A duration that has to be a string, in nats-server's words where it is none; it may be below zero."""
+    if not isinstance(value, str):
+        raise wrong_type(value, "string")
+    try:
+        return signed_duration_ns("time", value)
+    except OptionsError as error:
+        raise OptionsError(f"error parsing {key}: {error}") from None
 
 
 def integer(key: str, value: Any) -> int:
@@ -78,6 +95,14 @@ def texts(key: str, value: Any) -> tuple[str, ...]:
     return tuple(text(key, item) for item in (value if isinstance(value, list) else [value]))
 
 
+def name_without_spaces(key: str, value: Any) -> str:
+    """The name of a server or a cluster."""
+    found = text(key, value)
+    if " " in found:
+        raise OptionsError(f"{key.replace('_', ' ')} cannot contain spaces")
+    return found
+
+
 def cipher(key: str, value: Any) -> str:
     """`aes` or `chachapoly`, with the alias `chacha`."""
     name = {"chacha": "chachapoly"}.get(text(key, value).lower(), str(value).lower())
@@ -92,6 +117,45 @@ def address(key: str, value: Any, *, default_port: int) -> tuple[str, int]:
         return "", value
     host, port, _ = split_url(text(key, value), default_port=default_port)
     return host, port
+
+
+def host_port(value: Any) -> tuple[str, int]:
+    """Host and port of `host:port`, `[host]:port`, `:port` or a port alone. Raises OptionsError as nats-server does."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "", value
+    if not isinstance(value, str):
+        raise OptionsError(f"expected port or host:port, got {go_type(value)}")
+    host, colon, port = value.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (not bracketed and set(host) & set(":[]")):
+        raise OptionsError(f"could not parse address string {go_quote(value)}")
+    if not PORT.fullmatch(port):
+        raise OptionsError(f"could not parse port {go_quote(port)}")
+    return host.strip("[]"), int(port)
+
+
+def size_bytes(shown: str, value: Any) -> int:
+    """Bytes, as a number or as a string in units of 1024, `10G`. `shown` is how nats-server's errors name the key."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise OptionsError(f"{shown} must be int64 or string")
+    if isinstance(value, int):
+        return value
+    if not value:
+        return 0
+    number, unit = value[:-1], value[-1]
+    if not SIGNED.fullmatch(number):
+        raise OptionsError(f"{shown} strconv.ParseInt: parsing {go_quote(number)}: invalid syntax")
+    if unit not in UNITS_OF_SIZE:
+        raise OptionsError(f"{shown} sizes defined as strings must end in K, M, G, T")
+    return int(number) * UNITS_OF_SIZE[unit]
+
+
+def bounded_bytes(key: str, value: Any) -> int:
+    """A size that nats-server keeps in 32 bits."""
+    found = integer(key, value)
+    if found > INT32_MAX:
+        raise OptionsError(f"{key} value is too big")
+    return found
 
 
 def table(key: str, value: Any) -> Table:

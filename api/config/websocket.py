@@ -9,19 +9,18 @@ from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
 from jetraft.api.config.options import RANDOM_PORT
-from jetraft.api.config.values import address, boolean, duration_ns, integer, pairs, secret_text, text, texts
+from jetraft.api.config.values import boolean, duration_ns, host_port, integer, pairs, secret_text, text, texts
 from jetraft.api.websocket.options import Cookies, WebSocketOptions
 from jetraft.api.websocket.origins import OriginError, allowed_origin
 
-DEFAULT_PORT = 443  # of `listen` without a port
 RESERVED = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 PRINTED = re.compile(r"[ \t\x21-\x7e\x80-\U0010ffff]*")
 
 
 def listen(settings: Settings, value: Any) -> None:
-    """`listen`: host and port, or either."""
-    host, settings["port"] = address("listen", value, default_port=DEFAULT_PORT)
+    """`listen`: host and port, or a port alone."""
+    host, settings["port"] = host_port(value)
     if host:
         settings["host"] = host
 

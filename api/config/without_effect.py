@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jetraft.api.config.blocks import Apply
 from jetraft.api.config.build import OptionsError, Settings
-from jetraft.api.config.values import boolean, duration_ns, integer, texts
+from jetraft.api.config.values import boolean, duration_ns, integer, size_bytes, texts
 from jetraft.store.model.gosyntax import go_quote
 
 Check = Callable[[str, Any], Any]
@@ -32,6 +32,18 @@ def write_timeout(key: str, value: Any) -> str:
     if value not in WRITE_TIMEOUTS:
         raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
     return "" if value == "default" else str(value)
+
+
+def absolute(key: str, value: Any) -> int:
+    """A number that is not below zero."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise OptionsError(f"Expected an absolute size for {go_quote(key)}, got {value}")
+    return value
+
+
+def absolute_size(key: str, value: Any) -> int:
+    """Bytes, not below zero."""
+    return absolute(key, size_bytes(key, value))
 
 
 def concurrent_io(key: str, value: Any) -> int:
@@ -69,9 +81,11 @@ OF_CLUSTER: Final = keys(
     }
 )
 OF_JETSTREAM: Final = keys(
-    dict.fromkeys(
-        ("max_outstanding_catchup", "meta_compact", "meta_compact_size"),
-        integer,
-    )
-    | {"meta_compact_sync": boolean, "max_concurrent_io": concurrent_io}
+    {
+        "max_outstanding_catchup": size_bytes,
+        "meta_compact": absolute,
+        "meta_compact_size": absolute_size,
+        "meta_compact_sync": boolean,
+        "max_concurrent_io": concurrent_io,
+    }
 )

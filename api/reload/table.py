@@ -211,6 +211,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
+    "cluster.wishes_compression": Followed(),  # it has no effect
     "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
     "cluster.max_waiting_bytes": Refused(title="cluster MaxWaiting"),

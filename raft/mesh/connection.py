@@ -7,7 +7,7 @@ both ends are this program. The dialer also wants the certificate to be one for 
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -24,11 +24,18 @@ class TlsFilesError(Exception):
 
 @attrs.frozen(kw_only=True, slots=True)
 class TlsFiles:
-    """Where this node's certificate, its key and the cluster's authority are, as PEM files."""
+    """Where this node's certificate, its key and the cluster's authority are, as PEM files.
+
+    `insecure`: the dialer believes any certificate. `known_hosts`: who accepts wants one for one of these; None: any.
+    `pinned_certs`: hex digests (SHA-256) of the public keys that the other end may have; empty: any.
+    """
 
     cert_file: str
     key_file: str
     ca_file: str
+    insecure: bool = False
+    known_hosts: tuple[str, ...] | None = None
+    pinned_certs: frozenset[str] = frozenset()
 
 
 @attrs.define(kw_only=True, slots=True, eq=False)
@@ -37,23 +44,45 @@ class Tls:
 
     accepting: ssl.SSLContext
     dialling: ssl.SSLContext
+    known_hosts: tuple[str, ...] | None = None
+    pinned_certs: frozenset[str] = frozenset()
 
     @classmethod
     def load(cls, files: TlsFiles) -> "Tls":
         """Read the files. Raises TlsFilesError."""
         return cls(
-            accepting=_context(ssl.PROTOCOL_TLS_SERVER, files), dialling=_context(ssl.PROTOCOL_TLS_CLIENT, files)
+            accepting=_context(ssl.PROTOCOL_TLS_SERVER, files),
+            dialling=_context(ssl.PROTOCOL_TLS_CLIENT, files),
+            known_hosts=files.known_hosts,
+            pinned_certs=files.pinned_certs,
         )
 
     def follow(self, read: "Tls") -> None:
         """Begin the next links with what was read; those that are there stay as they are."""
         self.accepting, self.dialling = read.accepting, read.dialling
+        self.known_hosts, self.pinned_certs = read.known_hosts, read.pinned_certs
+
+    def check(self, sock: ssl.SSLSocket, *, accepted: bool) -> None:
+        """Look at the certificate of a handshake that is done. Raises HandshakeRefusedError."""
+        if self.pinned_certs:
+            from jetraft.raft.mesh.pins import key_digest  # noqa: PLC0415  few clusters have pins
+
+            if key_digest(sock.getpeercert(binary_form=True) or b"") not in self.pinned_certs:
+                raise HandshakeRefusedError("TLS: certificate not pinned")
+        if accepted and self.known_hosts is not None:
+            names: Any = (sock.getpeercert() or {}).get("subjectAltName", ())  # pairs of a kind and a name
+            if not any(is_for(str(name), host) for _, name in names for host in self.known_hosts):
+                raise HandshakeRefusedError("TLS: certificate is for no host of a route")
 
 
 def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
+    if protocol == ssl.PROTOCOL_TLS_CLIENT and files.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.verify_mode = ssl.CERT_REQUIRED
     if protocol == ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0  # sessions are not resumed: every link begins with certificates
     try:
@@ -75,13 +104,13 @@ class Connection:
 
     async def accept_tls(self, tls: Tls) -> None:
         """Be the accepting end of TLS. Raises HandshakeRefusedError, trio.BrokenResourceError."""
-        await self._shake(tls.accepting, None)
+        tls.check(await self._shake(tls.accepting, None), accepted=True)
 
     async def dial_tls(self, tls: Tls, host: str) -> None:
         """Be the dialling end of TLS. Raises HandshakeRefusedError, trio.BrokenResourceError."""
-        await self._shake(tls.dialling, host)
+        tls.check(await self._shake(tls.dialling, host), accepted=False)
 
-    async def _shake(self, context: ssl.SSLContext, host: str | None) -> None:
+    async def _shake(self, context: ssl.SSLContext, host: str | None) -> ssl.SSLSocket:
         assert isinstance(self._wire, SocketWire)
         try:
             sock = context.wrap_socket(
@@ -93,6 +122,7 @@ class Connection:
             raise trio.BrokenResourceError(str(error.strerror or error)) from error
         self._wire = wire = SocketWire(sock)
         await self._until_done(sock.do_handshake, wire.wait_readable)
+        return sock
 
     async def send_all(self, data: bytes) -> None:
         """Send everything. Raises HandshakeRefusedError (TLS alerts), trio.BrokenResourceError."""
@@ -136,6 +166,12 @@ class Connection:
     def close(self) -> None:
         """End the connection without a word."""
         self._wire.close()
+
+
+def is_for(name: str, host: str) -> bool:
+    """Whether a name of a certificate is that of a host; its first label may be a wildcard."""
+    name, host = name.lower(), host.lower()
+    return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:] != "")
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -103,8 +103,11 @@ def test_users_of_an_account_have_its_permissions_when_they_have_none(tmp_path: 
         ("accounts { A: 1 }", "Expected map entries for accounts"),
         ("accounts [A, A]", "Duplicate Account Entry: A"),
         ("accounts { A { nkey: xx } }", 'Not a valid public nkey for an account: "xx"'),
-        ("jetstream { extension_hint: will_extend }", "extension_hint: will_extend is not served by jetraft yet"),
-        ('cluster { name: C, port: 1, compression: "s2_fast" }', '"compression: s2_fast" is not served by jetraft yet'),
+        (
+            "jetstream { extension_hint: will_extend }; leafnodes { remotes [ { url: a, account: '$SYS' } ] }",
+            "extension_hint: will_extend with a hub of the system account is not served by jetraft yet",
+        ),
+        ('cluster { name: C, port: 1, compression: "s3" }', 'unsupported compression mode "s3"'),
         ('accounts { "A B" {} }', "cannot contain spaces"),
         ("accounts { A { nonsense: 1 } }", 'unknown field "nonsense" in accounts'),
         ("accounts { A { jetstream: sometimes } }", "Expected 'enabled' or 'disabled'"),

@@ -151,20 +151,35 @@ def test_cluster_tls_is_named_as_nats_server_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ("tls { cert_file: c }", "1:37: cluster.tls needs key_file and ca_file"),
+        ("tls { cert_file: c }", "1:37: missing 'key_file' in TLS configuration"),
+        ("tls { cert_file: c, key_file: k }", "1:37: cluster.tls needs cert_file, key_file and ca_file"),
         (
-            "tls { cert_file: c, key_file: k, ca_file: a, verify: false }",
-            "1:37: cluster.tls: connections between nodes are always verified",
+            "tls { cert_file: c, key_file: k, ca_file: a, verify_and_map: true }",
+            '1:82: "verify_and_map" in cluster.tls is not served by jetraft yet',
         ),
         (
-            "tls { cert_file: c, key_file: k, ca_file: a, insecure: true }",
-            '1:82: unknown field "insecure" in cluster.tls',
+            "tls { cert_file: c, key_file: k, ca_file: a, ocsp_peer: true }",
+            '1:82: "ocsp_peer" in tls is not served by jetraft yet',
         ),
         ("bulk_rate: 0", "1:37: cluster: bulk_rate must be positive, got 0"),
     ],
 )
 def test_wrong_cluster_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
     assert wrong(tmp_path, f"cluster {{ name: C, listen: ':6222', {block} }}") == message
+
+
+def test_every_key_of_cluster_tls_that_means_something_between_nodes_is_kept(tmp_path: Path) -> None:
+    path, pin = tmp_path / "n.conf", "ab" * 32
+    more = (
+        f', verify: false, insecure: true, pinned_certs: ["{pin}"], timeout: 3, verify_cert_and_check_known_urls: true'
+    )
+    path.write_text(f"{TLS[:-2] % more}, routes: [ 'nats://u:p@A.b:1', 'nats://A.b:2' ] }}")
+    options = build_options(load_settings(path))
+    assert options.cluster is not None
+    found = options.cluster.tls
+    assert found == ClusterTls(
+        cert_file="c", key_file="k", ca_file="a", insecure=True, known_hosts=("a.b",), pinned_certs=frozenset({pin})
+    )
 
 
 def test_the_scrub_block_says_how_often_everything_is_looked_at(tmp_path: Path) -> None:

@@ -198,7 +198,8 @@ def test_certificates_of_all_listeners_are_replaced_or_none(tmp_path: Path) -> N
 
 def test_links_between_nodes_begin_with_the_certificates_that_were_read_last(tmp_path: Path) -> None:
     signed = Authority.make(tmp_path).server()
-    files = {"cert_file": str(signed.cert_file), "key_file": str(signed.key_file), "ca_file": str(signed.cert_file)}
+    certificate, key = str(signed.cert_file), str(signed.key_file)
+    files: dict[str, Any] = {"cert_file": certificate, "key_file": key, "ca_file": certificate}
     options = Options(cluster=ClusterOptions(tls=ClusterTls(**files)))
     tls = Tls.load(TlsFiles(**files))
     before = tls.accepting, tls.dialling

@@ -1,26 +1,30 @@
 """Mutual TLS between nodes, over real sockets. The certificates are made by certificates/make.sh."""
 
 import logging
+import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from jetraft.raft.mesh.addresses import Address
-from jetraft.raft.mesh.connection import Tls, TlsFiles, TlsFilesError
+from jetraft.raft.mesh.connection import Tls, TlsFiles, TlsFilesError, is_for
 from jetraft.raft.mesh.framing import CHANNEL_ROUTE
+from jetraft.raft.mesh.pins import key_digest
 from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import Node, NodeOptions, assert_frames_arrive_whole_and_in_order, running
 
 PEMS = Path(__file__).parent / "certificates"
 
 
-def tls(name: str, authority: str = "ours") -> Tls:
+def tls(name: str, authority: str = "ours", **checks: Any) -> Tls:
     return Tls.load(
         TlsFiles(
             cert_file=str(PEMS / f"{name}.pem"),
             key_file=str(PEMS / f"{name}.key"),
             ca_file=str(PEMS / f"{authority}-ca.pem"),
+            **checks,
         )
     )
 
@@ -124,5 +128,65 @@ async def test_a_name_is_dialled_when_the_certificate_has_it() -> None:
 )
 def test_files_that_cannot_be_used_are_said_at_the_start(files: dict[str, str]) -> None:
     whole = {"cert_file": "node.pem", "key_file": "node.key", "ca_file": "ours-ca.pem"} | files
+    paths: dict[str, Any] = {field: str(PEMS / name) for field, name in whole.items()}
     with pytest.raises(TlsFilesError, match="cluster tls: cannot use"):
-        Tls.load(TlsFiles(**{field: str(PEMS / name) for field, name in whole.items()}))
+        Tls.load(TlsFiles(**paths))
+
+
+def pin_of(name: str) -> str:
+    return key_digest(ssl.PEM_cert_to_DER_cert((PEMS / f"{name}.pem").read_text(encoding="ascii")))
+
+
+@pytest.mark.parametrize(
+    ("dialler", "acceptor"),
+    [
+        (tls("node"), tls("node", pinned_certs=frozenset({pin_of("node")}))),
+        (tls("node", pinned_certs=frozenset({pin_of("node"), "00" * 32})), tls("node")),
+        (tls("node"), tls("node", known_hosts=("x", "localhost"))),
+        (tls("node", insecure=True), tls("elsewhere")),
+    ],
+    ids=["pinned by who accepts", "pinned by who dials", "of a known host", "not looked at"],
+)
+async def test_a_link_comes_up_when_what_is_asked_of_certificates_holds(dialler: Tls, acceptor: Tls) -> None:
+    one, other = Node("one", tls=dialler), Node("other", tls=acceptor)
+    async with running(one, other):
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+
+
+@pytest.mark.parametrize(
+    ("dialler", "acceptor"),
+    [
+        (tls("elsewhere"), tls("node", pinned_certs=frozenset({pin_of("node")}))),
+        (tls("node", pinned_certs=frozenset({pin_of("elsewhere")})), tls("node")),
+        (tls("node"), tls("node", known_hosts=("elsewhere.invalid",))),
+        (tls("node"), tls("node", known_hosts=())),
+        (tls("stranger", "ours", insecure=True), tls("node")),
+    ],
+    ids=["not pinned by who accepts", "not pinned by who dials", "of another host", "no host", "of another authority"],
+)
+async def test_no_link_comes_up_when_it_does_not(dialler: Tls, acceptor: Tls) -> None:
+    one, other = Node("one", tls=dialler), Node("other", tls=acceptor)
+    async with running(one, other):
+        one.mesh._connector.dial(other.address)
+        with trio.fail_after(PATIENCE_S):
+            while not (one.mesh.statistics().handshakes_refused or other.mesh.statistics().handshakes_refused):
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert (one.up, other.up) == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "is_one"),
+    [
+        ("a.b", "a.b", True),
+        ("A.b", "a.B", True),
+        ("*.b.c", "a.b.c", True),
+        ("*.b.c", "b.c", False),
+        ("*.b.c", "x.a.b.c", False),
+        ("*.", "a.", False),
+        ("a.b", "a.b.c", False),
+        ("*", "a", False),
+    ],
+)
+def test_a_certificate_is_for_a_host_by_its_name_or_one_wildcard(name: str, host: str, *, is_one: bool) -> None:
+    assert is_for(name, host) is is_one
