@@ -77,7 +77,7 @@ class Checkpointer:
         self._log = log
         self._machine = machine
         self._configurations = configurations
-        members = configurations.at(index).encode()
+        members = configurations.encode_at(index)
         first_live_seq = machine.first_live_seq if index else 0
         self._saved = [_Saved(index, term, members, first_live_seq, log.token())]  # two at most
         self._state_bytes = state_bytes
@@ -121,7 +121,7 @@ class Checkpointer:
         """Checkpoint the state after `applied_index`; durable through the log's next batch."""
         term = self._log.term_at(applied_index)
         assert term is not None, "what is applied is in the log or its boundary"
-        members = self._configurations.at(applied_index).encode()
+        members = self._configurations.encode_at(applied_index)
         state = self._machine.snapshot()
         self._log.save_checkpoint(applied_index, term, members, state)
         self._configurations.rebase(applied_index)

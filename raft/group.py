@@ -160,6 +160,19 @@ class Group:
         """When `tick` is due."""
         return None if self.turns.failed is not None else self.core.deadline_ns
 
+    @property
+    def configuration_index(self) -> int:
+        """The index of the entry since which the configuration is in force."""
+        return self._configurations.current_index
+
+    def members_at(self, index: int, members: bytes) -> bytes:
+        """Who the members are for this one at an entry at which they are these for another.
+
+        Not those, encoded, but those that have admitted this one, if that was at a later entry (rule 30).
+        """
+        settled = self._configurations
+        return settled.encode_at(index) if index < settled.settled_index else members
+
     def replica_lag(self) -> list[ReplicaLag]:
         """The other members as the leader sees them; empty elsewhere."""
         core = self.core

@@ -172,7 +172,7 @@ class Core:
         assert configuration.voters == (member.node_id,)
         self.follow(member, None, term, now_ns)
         index = self.propose(member, [Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
-        member.configurations.append(index, configuration)
+        member.configurations.outlive(index, configuration)
         elections.stand(member, now_ns, transfer=False)
 
 

@@ -142,6 +142,15 @@ def is_up_to_date(member: "Member", request: PreVoteRequest | VoteRequest) -> bo
     return (request.last_term, request.last_index) >= (member.log.term_at(last_index) or 0, last_index)
 
 
+def _is_filled(member: "Member") -> bool:
+    """False while this member, a learner without memory, lacks what was committed when it was admitted (rule 30).
+
+    Others than the present members may still count on its name, and what it forgot would have refused them its vote.
+    """
+    is_voter = member.node_id in member.configuration.voters
+    return is_voter or member.log.last_index >= member.configurations.settled_index
+
+
 def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
     """Say yes when the real request would be granted; promises nothing."""
     _doubt_leader(member, sender, message.term, now_ns)
@@ -151,7 +160,7 @@ def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteReques
     # <=, unlike a vote request: a pre-vote asks about a term that is still to come.
     if message.term <= member.term:
         member.effects.send_now(sender, TermNotice(term=member.term))
-    elif member.has_leader:
+    elif member.has_leader or not _is_filled(member):
         return
     elif not is_up_to_date(member, message):
         _ask_instead(member, now_ns)
@@ -191,7 +200,7 @@ def on_vote_request(member: "Member", sender: NodeId, message: VoteRequest, now_
     if message.term < member.term:
         member.effects.send_now(sender, TermNotice(term=member.term))
         return
-    if member.has_leader and not message.transfer:
+    if (member.has_leader and not message.transfer) or not _is_filled(member):
         return
     if member.decider.grants_vote(member, sender, message, now_ns):
         member.note_promise(now_ns)

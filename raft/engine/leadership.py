@@ -291,7 +291,9 @@ class Leadership:
             raise MembershipChangeRefusedError("a leader is removed last, after a transfer")
         for node in sorted(set(configuration.voters).difference(current.voters)):
             peer = self.replication.peers.get(node)
-            if peer is None or peer.match_index + NEARLY_CAUGHT_UP_ENTRIES < self._log.last_index:
+            # And it has the configuration that made it a learner: until then it gives no vote (rule 30).
+            enough_index = max(self._configurations.current_index, self._log.last_index - NEARLY_CAUGHT_UP_ENTRIES)
+            if peer is None or peer.match_index < enough_index:
                 raise MembershipChangeRefusedError(f"{node} has not caught up as a learner yet")
         shrinks = not set(current.voters) <= set(configuration.voters)
         if shrinks and not configuration.has_quorum([self._setup.node_id, *self.replication.in_contact()]):

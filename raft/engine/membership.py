@@ -4,6 +4,10 @@ The configuration is the last configuration entry of the log, committed or not. 
 appended. When the entry is cut the one before it returns, and below the first entry of the log stands the *base*: the
 configuration stored with the checkpoint, or with the group's creation. Without the base two disjoint quorums were
 found in the simulator (seeds member-chaos 1114 and 1279 of the prototype). Rules 27 to 32; thesis chapter 4.
+
+A member that was admitted without memory (raft/recovery/joining.py) is filled with a log in which older configurations
+stand, perhaps with itself as a voter. They are *settled*: its base is the configuration that admitted it, which is
+committed, and no entry up to that one's index changes it.
 """
 
 import sys
@@ -14,6 +18,7 @@ import msgpack
 
 from jetraft.store.model.ids import NodeId
 
+_SETTLED = "settled"
 MEMBERS_MAX = 64  # bounds what is decoded from a peer; real groups have 1, 3 or 5 members and a learner
 
 
@@ -54,9 +59,10 @@ class Configuration:
         """Whether any quorum of one meets every quorum of the other: at most one voter was added or removed."""
         return len(set(self.voters).symmetric_difference(other.voters)) <= 1
 
-    def encode(self) -> bytes:
-        """The body of a configuration entry and of a checkpoint's `members`."""
-        return bytes(msgpack.packb({"voters": list(self.voters), "learners": list(self.learners)}))
+    def encode(self, *, settled_index: int = 0) -> bytes:
+        """The body of a configuration entry and of a checkpoint's `members`; `settled_index`: see the module."""
+        fields: dict[str, object] = {"voters": list(self.voters), "learners": list(self.learners)}
+        return bytes(msgpack.packb(fields | ({_SETTLED: settled_index} if settled_index else {})))
 
     @classmethod
     def decode(cls, data: bytes) -> "Configuration":
@@ -72,19 +78,34 @@ class Configuration:
         return cls(voters=_interned(voters), learners=_interned(learners))
 
 
+def settled_index_of(data: bytes) -> int:
+    """The index with which a configuration was encoded; 0 without one. Raises BadConfigurationError.
+
+    Servers of before there was one leave it out, and pass over it.
+    """
+    try:
+        found = msgpack.unpackb(data, raw=False, strict_map_key=True, max_array_len=MEMBERS_MAX).get(_SETTLED, 0)
+    except (ValueError, AttributeError, msgpack.UnpackException) as error:
+        raise BadConfigurationError(f"no configuration: {error}") from error
+    if type(found) is not int or not 0 <= found < 1 << 63:
+        raise BadConfigurationError("a configuration is settled up to an index of the log")
+    return found
+
+
 class ConfigurationHistory:
     """The base and the configuration entries above it.
 
-    Invariants: the indexes of `_entries` ascend and all lie above the base's index; `current`, the configuration in
-    force, is the last of them, or the base.
+    Invariants: the indexes of `_entries` ascend, and all lie above the base's index and the settled one; `current`, the
+    configuration in force, is the last of them, or the base.
     """
 
-    __slots__ = ("_base", "_base_index", "_entries", "current")
+    __slots__ = ("_base", "_base_index", "_entries", "current", "settled_index")
 
-    def __init__(self, base: Configuration, base_index: int = 0) -> None:
+    def __init__(self, base: Configuration, base_index: int = 0, *, settled_index: int = 0) -> None:
         self._base = base
         self._base_index = base_index
         self._entries: list[tuple[int, Configuration]] = []
+        self.settled_index = settled_index if settled_index > base_index else 0
         self.current = base
 
     @property
@@ -93,10 +114,16 @@ class ConfigurationHistory:
         return self._entries[-1][0] if self._entries else self._base_index
 
     def append(self, index: int, configuration: Configuration) -> None:
-        """A configuration entry was appended at `index`."""
+        """A configuration entry was appended at `index`; one that is settled changes nothing."""
         assert index > self.current_index
-        self._entries.append((index, configuration))
-        self.current = configuration
+        if index > self.settled_index:
+            self._entries.append((index, configuration))
+            self.current = configuration
+
+    def outlive(self, index: int, configuration: Configuration) -> None:
+        """The entry at `index` says who goes on, whatever the members were meant to be (raft/recovery/survivor.py)."""
+        self.settled_index = min(self.settled_index, index - 1)
+        self.append(index, configuration)
 
     def cut_from(self, index: int) -> bool:
         """Entries from `index` on were cut. Returns whether the configuration in force changed."""
@@ -115,14 +142,13 @@ class ConfigurationHistory:
             found = configuration
         return found
 
+    def encode_at(self, index: int) -> bytes:
+        """What a checkpoint at `index` keeps of it."""
+        return self.at(index).encode(settled_index=self.settled_index if index < self.settled_index else 0)
+
     def rebase(self, index: int) -> None:
         """The log up to `index` is covered by a checkpoint that keeps `at(index)`."""
         base = self.at(index)
         self._entries = [entry for entry in self._entries if entry[0] > index]
         self._base, self._base_index = base, max(index, self._base_index)
-
-    def reset(self, index: int, configuration: Configuration) -> None:
-        """The log was replaced by a snapshot that ends at `index`."""
-        self._entries.clear()
-        self._base, self._base_index = configuration, index
-        self.current = configuration
+        self.settled_index = self.settled_index if index < self.settled_index else 0

@@ -204,7 +204,12 @@ class Catchup:
             return known
         self._drop(group.group_id)
         fetch = self._fetches[group.group_id] = SnapshotFetch(
-            group_id=group.group_id, incarnation=group.incarnation, sender=sender, offer=offer, log=group.log
+            group_id=group.group_id,
+            incarnation=group.incarnation,
+            sender=sender,
+            offer=offer,
+            members=group.members_at(offer.index, offer.members),
+            log=group.log,
         )
         return fetch
 

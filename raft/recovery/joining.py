@@ -10,14 +10,21 @@ The leader makes it a learner (a voter is demoted, a stranger added) and waits u
 contact with a majority proves that it still leads (rule 21). Only then it answers, with its term.
 
 Why the node may take part as a learner from then on: the demotion is committed by a majority of voters without it, and
-every majority of earlier configurations has a member in common with that one (one voter at a time, rule 28). So a
-candidate that counts on its old vote, with a configuration from before, needs the vote of a member that holds the
-demotion and refuses an older log. For terms up to the leader's it starts with its vote given to that leader; in later
-terms it never was. It votes again when a leader has promoted it, which needs its log to have caught up.
+every majority of the configuration before has a member in common with that one (one voter at a time, rule 28). So a
+candidate that counts on its old vote with that configuration needs the vote of a member that holds the demotion and
+refuses an older log. For terms up to the leader's it starts with its vote given to that leader; in later terms it never
+was. It votes again when a leader has promoted it, which needs its log to have caught up.
+
+Majorities of configurations further back need have nobody in common with the present one, and may be made of nodes
+that have left since, and forgotten it: what would have refused them is gone. The log with which such a node is filled
+has those configurations, perhaps with itself as the only voter. So none of them is ever in force there: its
+configuration is the one that has admitted it (raft/engine/membership.py), and until its log has come to that it does
+not stand, and gives its vote to nobody (decision 127).
 
 Two voters are a special case: no leader can be elected without the one that remembers, so that one has seen every term
-and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term: what the
-forgetful one promised, the other knows. The caller vouches that there are no more than these two (`others`).
+and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term, by its
+configuration: what the forgetful one promised, the other knows. The caller vouches that there are no more than these
+two (`others`).
 
 With more voters, those that have forgotten may be a majority by count. What they alone held is gone then, and the
 one that remembers most goes on alone, in memory only, once all the others were asked: that rule is
@@ -43,7 +50,7 @@ import attrs
 import trio
 
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
-from jetraft.raft.engine.membership import BadConfigurationError, Configuration
+from jetraft.raft.engine.membership import BadConfigurationError, Configuration, settled_index_of
 from jetraft.raft.group import Group
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import Message, unpack_any
@@ -94,11 +101,12 @@ class MemberAdmission:
     term: int = 0
     vote: NodeId | None = None
     commit_index: int = 0
+    settled_index: int = 0  # no entry up to this one changes the configuration (raft/engine/membership.py)
 
     def begin(self, log: GroupLog) -> None:
         """Write it into a new log; the group may start when that is durable (`until_durable`)."""
         log.set_hard_state(HardState(term=self.term, vote=self.vote))
-        log.save_checkpoint(0, 0, self.configuration.encode(), b"")
+        log.save_checkpoint(0, 0, self.configuration.encode(settled_index=self.settled_index), b"")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -244,7 +252,8 @@ class Joining:
             survival = None if group.leader else await self._survivors.go_on(group.node_id, key)
             if survival is not None and survival.may_have_lost:
                 self._on_forgotten(key[0])
-            return Elsewhere(leader=group.leader or "", term=group.term, configuration=group.configuration.encode())
+            packed = group.configuration.encode(settled_index=group.log.last_index)  # for a pair: all that there is
+            return Elsewhere(leader=group.leader or "", term=group.term, configuration=packed)
         if not self._may_join(key[0], sender):
             raise RemoteCallError(f"{sender} is not wanted in {key[0]}")
         admission = await _admitted(group, sender)
@@ -252,7 +261,7 @@ class Joining:
         self._on_admitted(key[0])
         return JoinAdmitted(
             term=admission.term,
-            configuration=admission.configuration.encode(),
+            configuration=admission.configuration.encode(settled_index=admission.settled_index),
             commit_index=admission.commit_index,
         )
 
@@ -277,6 +286,7 @@ def admit(group: Group, node: NodeId, done: Callable[[MemberAdmission | str], No
                     term=group.term,
                     vote=group.node_id,
                     commit_index=group.commit_index,
+                    settled_index=group.configuration_index,
                 )
             )
 
@@ -337,10 +347,17 @@ async def until_durable(log: GroupLog) -> None:
 
 def _admission(packed: bytes, term: int, leader: NodeId, commit_index: int) -> MemberAdmission:
     try:
-        configuration = Configuration.decode(packed)
+        # A leader of an earlier version says no index; what it calls committed is settled too.
+        configuration, settled_index = Configuration.decode(packed), settled_index_of(packed) or commit_index
     except BadConfigurationError as error:
         raise JoinPendingError(str(error)) from error
-    return MemberAdmission(configuration=configuration, term=term, vote=leader, commit_index=commit_index)
+    return MemberAdmission(
+        configuration=configuration,
+        term=term,
+        vote=leader,
+        commit_index=commit_index,
+        settled_index=settled_index,
+    )
 
 
 def _is_pair(packed: bytes, own: NodeId, other: NodeId) -> bool:

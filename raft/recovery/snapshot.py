@@ -114,13 +114,22 @@ def check_part(log: GroupLog, manifest: Manifest, request: SnapshotRequest) -> C
 class SnapshotFetch:
     """One snapshot on its way here: `next_request` and `received` take turns until there is no next request."""
 
-    def __init__(
-        self, *, group_id: GroupId, incarnation: int, sender: NodeId, offer: SnapshotOffer, log: GroupLog
+    def __init__(  # noqa: PLR0913  (what is fetched, from whom, for which log)
+        self,
+        *,
+        group_id: GroupId,
+        incarnation: int,
+        sender: NodeId,
+        offer: SnapshotOffer,
+        members: bytes,
+        log: GroupLog,
     ) -> None:
+        """`members` are those that the log is to begin with here; mostly those of the offer."""
         self.group_id = group_id
         self.incarnation = incarnation
         self.sender = sender
         self.offer = offer
+        self._members = members
         self.staging: Staging | None = None
         self.log = log
         self._opening: bytes | None = None  # the manifest and what else the sender said first
@@ -212,7 +221,7 @@ class SnapshotFetch:
         offer, manifest = self.offer, self._manifest
         assert manifest is not None
         checkpoint = Checkpoint(
-            index=offer.index, term=offer.index_term, members=offer.members, state=bytes(self._state)
+            index=offer.index, term=offer.index_term, members=self._members, state=bytes(self._state)
         )
         self.staging = self.log.begin_install(manifest, checkpoint)
 

@@ -44,6 +44,7 @@ class RigOptions(TypedDict, total=False):
     commit_index: int
     limits: Limits
     eager: bool
+    settled_index: int
 
 
 class Rig:
@@ -60,6 +61,7 @@ class Rig:
         commit_index: int = 0,
         limits: Limits | None = None,
         eager: bool = False,
+        settled_index: int = 0,
     ) -> None:
         self.now_ns = 1_000_000_000
         self.outbox = RaftOutbox()
@@ -81,7 +83,9 @@ class Rig:
         self.core = create_engine(
             setup,
             log=self.log,
-            configurations=ConfigurationHistory(Configuration(voters=voters, learners=learners)),
+            configurations=ConfigurationHistory(
+                Configuration(voters=voters, learners=learners), settled_index=settled_index
+            ),
             commit_index=commit_index,
             snapshot_offer=lambda _term: self.offer,
         )

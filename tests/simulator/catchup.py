@@ -49,7 +49,12 @@ class SimCatchup:
         if self._fetch is None or not self._fetch.continues(sender, offer) or self._fetch.log is not group.log:
             self._abandon()
             self._fetch = SnapshotFetch(
-                group_id=group.group_id, incarnation=group.incarnation, sender=sender, offer=offer, log=group.log
+                group_id=group.group_id,
+                incarnation=group.incarnation,
+                sender=sender,
+                offer=offer,
+                members=group.members_at(offer.index, offer.members),
+                log=group.log,
             )
         self._ask()
 

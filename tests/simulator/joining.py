@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.membership import Configuration, settled_index_of
 from jetraft.raft.recovery.joining import MemberAdmission, admit
 from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, World
@@ -44,7 +44,12 @@ class SimJoining:
 
         def done(result: MemberAdmission | str) -> None:
             if isinstance(result, MemberAdmission):
-                answer = [number, result.term, result.vote, result.configuration.encode()]
+                answer = [
+                    number,
+                    result.term,
+                    result.vote,
+                    result.configuration.encode(settled_index=result.settled_index),
+                ]
                 self._host.send(sender, CHANNEL_ADMIT, msgpack.packb(answer))
                 if self._host.replica is not None:
                     self._host.replica.look_after_members()  # it is to vote again (`Joining.on_admitted`)
@@ -55,4 +60,7 @@ class SimJoining:
         number, term, vote, packed = msgpack.unpackb(payload)
         if number == self._asked and self._asked:
             self._asked, self.has_answer = 0, True
-            self._host.admitted(MemberAdmission(configuration=Configuration.decode(packed), term=term, vote=vote))
+            configuration, settled_index = Configuration.decode(packed), settled_index_of(packed)
+            self._host.admitted(
+                MemberAdmission(configuration=configuration, term=term, vote=vote, settled_index=settled_index)
+            )

@@ -24,7 +24,7 @@ from jetraft.raft.engine.acceptor import AppendRefused, Verified
 from jetraft.raft.engine.handlers import HANDLERS
 from jetraft.raft.engine.leadership import Leadership
 from jetraft.raft.engine.member import Member
-from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
 from jetraft.raft.engine.messages import Append, LeaderSeen, PreVoteGrant, PreVoteRequest, TransferNow
 from jetraft.raft.engine.ready import Effects
 from jetraft.raft.engine.replication import Progress, Replication
@@ -237,6 +237,17 @@ def learners_stand(patch: Patch) -> None:
 
 def learners_vote_at_once(patch: Patch) -> None:
     patch.setattr(leadership, "NEARLY_CAUGHT_UP_ENTRIES", 1 << 62)
+
+
+def nothing_is_settled(patch: Patch) -> None:
+    def append(history: ConfigurationHistory, index: int, configuration: Configuration) -> None:
+        history._entries.append((index, configuration))
+
+    patch.setattr(ConfigurationHistory, "append", append)
+
+
+def the_filled_vote(patch: Patch) -> None:
+    patch.setattr(elections, "_is_filled", lambda _member: True)
 
 
 def members_leave_before_others_come(patch: Patch) -> None:
@@ -495,6 +506,22 @@ UNIT_MUTATIONS = [
         "a learner votes before it has caught up",
         learners_vote_at_once,
         ("raft/engine/test_leadership.py::test_a_learner_that_is_far_behind_does_not_vote_yet",),
+    ),
+    UnitMutation(
+        30,
+        "a configuration of before an admission is in force while the log is filled",
+        nothing_is_settled,
+        (
+            "raft/recovery/test_joining.py::test_who_had_a_group_alone_before_does_not_lead_by_what_it_is_filled_with",
+            "raft/recovery/test_joining.py::test_who_had_a_group_alone_before_does_not_lead_it_alone_as_one_of_a_pair",
+            "raft/engine/test_membership.py::test_what_is_older_than_an_admission_changes_nothing_while_the_log_is_filled",
+        ),
+    ),
+    UnitMutation(
+        30,
+        "who is being filled votes",
+        the_filled_vote,
+        ("raft/engine/test_elections.py::test_a_learner_gives_no_vote_before_it_has_what_has_admitted_it",),
     ),
     UnitMutation(
         31,

@@ -8,12 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cluster.membership.test_members import STREAM, api, create, wait_for_members, wait_for_messages
+from tests.cluster.membership.test_members import MESSAGES as MESSAGES_EACH
+from tests.cluster.membership.test_members import STREAM, api, create, publish, wait_for_members, wait_for_messages
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 MESSAGES: Final = 200  # before a move begins
+BLOCKS: Final = 10
+BLOCK_BYTES: Final = 100_000  # more than the first block of a log has
 MOVE: Final = f"ACCOUNT.STREAM.MOVE.$G.{STREAM}"
 CANCEL: Final = f"STREAM.CANCEL_MOVE.{STREAM}"
 BOTH: Final = ["jetraft", pytest.param("reference", marks=pytest.mark.reference)]
@@ -190,6 +193,29 @@ def test_a_cancelled_change_of_replicas_and_placement_takes_back_what_the_config
         assert isinstance(kept, dict)
         assert (kept["num_replicas"], kept.get("placement")) == (1, None)
         assert wait_for_members(asked, 1) == [leader]
+
+
+def test_a_server_that_had_a_stream_alone_before_does_not_lead_it_alone_when_it_is_filled_again(tmp_path: Path) -> None:
+    """What it is filled with begins when it was the only member; what it acknowledged then is not all that there is."""
+    with Cluster("jetraft", 3, directory=tmp_path) as cluster:
+        create(cluster[0], num_replicas=1)
+        (first,) = wait_for_members(cluster[0], 1)
+        with RawClient(cluster[0].address) as client:
+            for size in (BLOCK_BYTES, 1, 1):  # its log begins behind what the checkpoint before the last one has
+                for _ in range(BLOCKS):
+                    client.acknowledged("keep.x", bytes(size))
+                client.api(f"STREAM.PURGE.{STREAM}", {})
+        assert "error" not in api(cluster[0], MOVE, {"server": first})
+        wait_for_members(cluster[0], 1, without=[first])
+        wait_until_settled(cluster[0])
+        publish(cluster[0], 3 * BLOCKS + 1)
+        fields = {"name": STREAM, "subjects": ["keep.>"], "allow_direct": True, "num_replicas": 3}
+        assert "error" not in api(cluster[0], f"STREAM.UPDATE.{STREAM}", fields)
+        wait_for_members(cluster[0], 3)
+        wait_until_settled(cluster[0])
+        state = api(cluster[0], f"STREAM.INFO.{STREAM}")["state"]
+        assert isinstance(state, dict)
+        assert (state["messages"], state["last_seq"]) == (MESSAGES_EACH, 3 * BLOCKS + MESSAGES_EACH)
 
 
 @pytest.mark.parametrize("kind", BOTH)

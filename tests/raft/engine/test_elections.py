@@ -339,6 +339,24 @@ def test_a_learner_never_stands_for_election() -> None:
     assert rig.core.deadline_ns is None
 
 
+def test_a_learner_gives_no_vote_before_it_has_what_has_admitted_it() -> None:
+    """Rule 30: D, which was away since A, B and D were the members, could win with what A has forgotten."""
+    rig = Rig(voters=(B, C), learners=(A,), log=entries(1, 1), settled_index=3)
+    rig.core.start(rig.now_ns)
+    rig.step(D, PreVoteRequest(term=2, last_index=2, last_term=1))
+    rig.step(D, vote_request(2, 2, 1))
+    rig.sync()
+    assert rig.sent() == []
+    rig.step(B, Append(term=2, prev_index=2, prev_term=1, commit_index=3, entries=entries(2, first=3)))
+    rig.step(B, Resigned(term=2))
+    rig.sync()
+    rig.sent()
+    rig.step(C, PreVoteRequest(term=3, last_index=3, last_term=2))
+    rig.step(C, vote_request(3, 3, 2))
+    rig.sync()
+    assert rig.sent() == [(C, PreVoteGrant(term=3)), (C, VoteGrant(term=3))]
+
+
 def test_votes_are_served_for_nodes_outside_the_configuration() -> None:
     """Rule 17: the own configuration may be an old one."""
     rig = Rig()

@@ -442,6 +442,18 @@ def test_a_learner_that_is_far_behind_does_not_vote_yet() -> None:
     rig.core.change_members(Configuration(voters=(A, B, C, D)), rig.now_ns)
 
 
+def test_a_learner_votes_when_it_has_the_configuration_that_made_it_one() -> None:
+    """Rule 30: before, it gives its vote to nobody."""
+    rig = leading_rig()
+    rig.core.change_members(Configuration(voters=(A, B, C), learners=(D,)), rig.now_ns)
+    rig.core.peer_up(D, rig.now_ns)
+    rig.sync()
+    rig.step(B, accepted(2))
+    rig.step(D, accepted(1))
+    with pytest.raises(MembershipChangeRefusedError, match=f"{D} has not caught up"):
+        rig.core.change_members(Configuration(voters=(A, B, C, D)), rig.now_ns)
+
+
 @pytest.mark.parametrize(
     ("configuration", "reason"),
     [

@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.raft.engine.membership import BadConfigurationError, Configuration, ConfigurationHistory
+from jetraft.raft.engine.membership import (
+    BadConfigurationError,
+    Configuration,
+    ConfigurationHistory,
+    settled_index_of,
+)
 from jetraft.store.model.ids import NodeId
 
 
@@ -89,3 +94,52 @@ def test_rebase_keeps_what_is_in_force() -> None:
     assert len(history.current.voters) == 5
     history.cut_from(9)
     assert len(history.current.voters) == 4
+
+
+def admitted() -> ConfigurationHistory:
+    """That of a member that C has admitted as a learner, by entry 9."""
+    return ConfigurationHistory(Configuration(voters=nodes("C"), learners=nodes("A")), settled_index=9)
+
+
+def test_what_is_older_than_an_admission_changes_nothing_while_the_log_is_filled() -> None:
+    """Rule 30: with the configurations of before it, those that were admitted could elect a leader of their own."""
+    history = admitted()
+    history.append(2, Configuration(voters=nodes("A")))
+    history.append(5, Configuration(voters=nodes("AC")))
+    assert history.current == history.at(5) == Configuration(voters=nodes("C"), learners=nodes("A"))
+    history.append(9, Configuration(voters=nodes("C"), learners=nodes("A")))
+    history.append(12, Configuration(voters=nodes("AC")))
+    assert history.current == Configuration(voters=nodes("AC"))
+    history.cut_from(12)
+    assert history.current == Configuration(voters=nodes("C"), learners=nodes("A"))
+
+
+def test_an_admission_outlives_checkpoints_and_restarts_until_the_log_has_come_to_it() -> None:
+    history = admitted()
+    packed = history.encode_at(4)
+    history.rebase(4)
+    assert (Configuration.decode(packed), settled_index_of(packed)) == (history.current, 9)
+    again = ConfigurationHistory(Configuration.decode(packed), 4, settled_index=settled_index_of(packed))
+    again.append(5, Configuration(voters=nodes("A")))
+    assert again.current == history.current
+    assert settled_index_of(again.encode_at(9)) == 0
+    again.rebase(9)
+    assert again.settled_index == 0
+
+
+def test_who_outlives_all_others_goes_by_its_own_entry() -> None:
+    history = admitted()
+    history.outlive(6, Configuration(voters=nodes("A")))
+    assert history.current == Configuration(voters=nodes("A"))
+
+
+@pytest.mark.parametrize("settled", [-1, 1 << 63, "9", None, 1.5, True])
+def test_an_index_that_cannot_be_is_refused(settled: object) -> None:
+    with pytest.raises(BadConfigurationError):
+        settled_index_of(msgpack.packb({"voters": ["A"], "learners": [], "settled": settled}))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", msgpack.packb([1]), msgpack.packb(7)])
+def test_bytes_without_a_configuration_have_no_index(data: bytes) -> None:
+    with pytest.raises(BadConfigurationError):
+        settled_index_of(data)

@@ -290,6 +290,7 @@ async def test_what_is_being_fetched_stays_until_nobody_asks_for_it_any_more() -
         incarnation=INCARNATION,
         sender=OWN,
         offer=SnapshotOffer(term=1, index=60, index_term=1, members=alone),
+        members=alone,
         log=MemLog(),
     )
     first = fetch.next_request()

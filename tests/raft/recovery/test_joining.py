@@ -8,11 +8,13 @@ import pytest
 import trio
 
 from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.rpc import Handler, PeerUnavailableError
 from jetraft.raft.recovery.joining import Begins, Joining, JoinPendingError, MemberAdmission
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import MS, Lab, ListMachine
@@ -85,8 +87,9 @@ class Town:
         self.joining[node] = self.process(node)
         self.lab.run(50 * MS)
 
-    def begin(self, node: NodeId, admission: MemberAdmission) -> None:
-        log = MemLog()
+    def begin(self, node: NodeId, admission: MemberAdmission, log: MemLog | None = None) -> None:
+        """The node is a member as it was admitted, with what its log has been filled with."""
+        log = log or MemLog()
         admission.begin(log)
         spec = GroupSpec(group_id=NAME, incarnation=INCARNATION, members=(N4,))
         self.lab.managers[node].create(spec, log, ListMachine())
@@ -273,6 +276,72 @@ async def test_nothing_begins_anew_unless_the_caller_vouches_for_it(begins: Begi
             await town.ask(node, other, begins=begins)
 
 
+def change(town: Town, leader: NodeId, *voters: NodeId) -> None:
+    """The leader of the group writes something in its term, then makes these its voters."""
+    town.group(leader).propose(Proposal(kind=Kind.META, body=b"1"))
+    town.lab.run(500 * MS)
+    town.group(leader).change_members(Configuration(voters=voters))
+    town.lab.run(500 * MS)
+
+
+async def handed_over() -> Town:
+    """A group that N1 had alone, and that N2 has alone now; N1 has forgotten it."""
+    town = Town(N1, N2)
+    town.found(N1)
+    town.lab.link(N1, N2)
+    change(town, N1, N1)
+    town.begin(N2, await town.ask(N2, N1))
+    change(town, N1, N1, N2)
+    town.group(N1).transfer_leadership(N2)
+    town.lab.run(500 * MS)
+    change(town, N2, N2)
+    town.lose(N1)
+    return town
+
+
+def when_alone(leading: Group) -> MemLog:
+    """A log that is filled up to where N1 was the only voter."""
+    found = leading.log.entries(1, leading.log.last_index, 1 << 20)
+    end = next(place for place, entry in enumerate(found, 1) if entry.kind == Kind.RAFT_CONFIG)
+    assert Configuration.decode(found[end - 1].frame[FRAME_HEADER_BYTES:]).voters == (N1,)
+    log = MemLog()
+    log.append(found[:end])
+    return log
+
+
+async def test_who_had_a_group_alone_before_does_not_lead_by_what_it_is_filled_with() -> None:
+    town = await handed_over()
+    admission = await town.ask(N1, N2)
+    assert admission.configuration == Configuration(voters=(N2,), learners=(N1,))
+    town.lab.unlink(N1, N2)  # it has come to where it was the only member
+    town.begin(N1, admission, when_alone(town.group(N2)))
+    town.lab.run(3000 * MS)
+    assert (town.group(N1).is_leader, town.group(N1).term) == (False, admission.term)
+    assert town.group(N1).configuration == admission.configuration
+    town.lab.link(N1, N2)
+    town.lab.run(3000 * MS)
+    assert town.group(N1).commit_index == town.group(N2).commit_index
+
+
+async def test_who_had_a_group_alone_before_does_not_lead_it_alone_as_one_of_a_pair() -> None:
+    """N2 cannot lead without it, and cannot admit it: it comes back as a voter."""
+    town = await handed_over()
+    town.begin(N1, await town.ask(N1, N2))
+    change(town, N2, N1, N2)
+    town.lose(N1)
+    town.lab.run(3000 * MS)
+    admission = await town.ask(N1, N2, begins=Begins.AS_PAIR)
+    assert admission.configuration == Configuration(voters=(N1, N2))
+    town.lab.unlink(N1, N2)
+    town.begin(N1, admission, when_alone(town.group(N2)))
+    town.lab.run(3000 * MS)
+    assert not town.group(N1).is_leader
+    town.lab.link(N1, N2)
+    town.lab.run(3000 * MS)
+    assert town.group(N2).is_leader
+    assert town.group(N1).commit_index == town.group(N2).commit_index
+
+
 async def test_of_two_the_one_that_forgot_votes_for_the_one_that_did_not() -> None:
     town = Town(N1, N2)
     town.found(N1, N2)
@@ -283,7 +352,12 @@ async def test_of_two_the_one_that_forgot_votes_for_the_one_that_did_not() -> No
 
     admission = await town.ask(N1, N2, begins=Begins.AS_PAIR)
 
-    assert admission == MemberAdmission(configuration=Configuration(voters=(N1, N2)), term=remembering.term)
+    expected = MemberAdmission(
+        configuration=Configuration(voters=(N1, N2)),
+        term=remembering.term,
+        settled_index=remembering.log.last_index,
+    )
+    assert admission == expected
     town.begin(N1, admission)
     town.lab.run(3000 * MS)
     assert remembering.is_leader

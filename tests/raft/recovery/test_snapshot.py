@@ -57,7 +57,9 @@ def source() -> tuple[MemLog, Manifest, Checkpoint]:
 
 def fetch_into(log: MemLog) -> SnapshotFetch:
     offer = SnapshotOffer(term=2, index=90, index_term=1, members=b"members")
-    return SnapshotFetch(group_id=GROUP, incarnation=INCARNATION, sender=SENDER, offer=offer, log=log)
+    return SnapshotFetch(
+        group_id=GROUP, incarnation=INCARNATION, sender=SENDER, offer=offer, members=offer.members, log=log
+    )
 
 
 def test_a_snapshot_is_the_state_and_the_live_blocks() -> None:
