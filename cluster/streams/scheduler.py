@@ -11,7 +11,7 @@ Times are those of the clock that messages are stamped with (stamps.py): setting
 from __future__ import annotations
 
 import logging
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import encode_capture
@@ -37,6 +37,7 @@ ROUND_NS_MIN: Final = NS_PER_S // 4  # as nats-server: what is due is looked for
 WAITING_ROUND_NS_MIN: Final = 20 * NS_PER_MS  # of messages that wait: they are late by no more
 PUT_OFF_NS: Final = NS_PER_S  # while the stream takes nothing
 PRODUCED_MAX: Final = 1000  # in one round
+OUTDATED_MIN: Final = 64  # of schedules that were replaced or are gone, before the heap is cleared of them
 
 
 class Scheduler:
@@ -78,6 +79,7 @@ class Scheduler:
             self._machine.schedules.changed = []
             for subject in dict.fromkeys(changed):
                 self._watch(subject)
+            self._clear()
             self._arm()
 
     def end(self) -> None:
@@ -90,6 +92,17 @@ class Scheduler:
         due_ns = None if row is None else _due_ns(row)
         if row is not None and due_ns is not None:
             heappush(self._heap, (due_ns, row.seq, subject))
+
+    def _clear(self) -> None:
+        """Drop what is outdated, once that is most: a schedule of next year may be replaced every second till then."""
+        rows = self._machine.schedules.rows
+        if len(self._heap) > 2 * len(rows) + OUTDATED_MIN:
+            self._heap = [item for item in set(self._heap) if self._is_in_force(*item)]
+            heapify(self._heap)
+
+    def _is_in_force(self, due_ns: int, seq: int, subject: bytes) -> bool:
+        row = self._machine.schedules.rows.get(subject)
+        return row is not None and row.seq == seq and _due_ns(row) == due_ns
 
     def _arm(self, least_ns: int = 0) -> None:
         """Set the timer to the next time that is due; one that is earlier stays, and asks again."""
@@ -128,12 +141,10 @@ class Scheduler:
 
     def _produced(self, due_ns: int, seq: int, subject: bytes, now_ns: int) -> bytes | None:
         """What a schedule produces at a time; None when it is another one by now, or gone."""
-        row = self._machine.schedules.rows.get(subject)
-        if row is None or row.seq != seq or _due_ns(row) != due_ns or not self._is_last(subject, seq):
+        schedule = self._machine.load(seq) if self._is_in_force(due_ns, seq, subject) else None
+        if schedule is None or not self._is_last(subject, seq):
             return None
-        schedule = self._machine.load(seq)
-        if schedule is None:
-            return None
+        row = self._machine.schedules.rows[subject]
         headers, content = nats_headers(schedule.hdr), schedule
         source_seq = self._machine.last_for(headers[SOURCE]) if headers.get(SOURCE) else 0
         if source_seq:

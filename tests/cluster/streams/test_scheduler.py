@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from jetraft.cluster.streams.scheduler import OUTDATED_MIN
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model import message
 from jetraft.store.model.gotime import format_time
@@ -111,6 +112,20 @@ def test_a_schedule_that_is_replaced_in_flight_produces_nothing() -> None:
     found = replica.machine.store.load(seq)
     assert found is not None
     assert found.payload == b"another"
+
+
+def test_a_schedule_that_is_replaced_again_and_again_takes_the_memory_of_one() -> None:
+    node = Node()
+    replica = with_schedules(node)
+    for _ in range(5 * OUTDATED_MIN):
+        schedule(node, b"s.a", later(node, 3600))
+        schedule(node, b"s.b", later(node, 1800))
+    leadership = replica._leadership
+    assert leadership is not None
+    assert leadership._scheduler is not None
+    assert len(leadership._scheduler._heap) <= OUTDATED_MIN + 2 * 2
+    node.sleep(3700 * S)
+    assert len(produced(replica)) == 2
 
 
 @pytest.mark.parametrize("by", ["purge", "message", "another"])
