@@ -7,6 +7,7 @@ class declares as a Callable or as a port (a Protocol), that is set to a lambda 
 
 import ast
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Final
 
 import pytest
@@ -15,11 +16,6 @@ from tests.harness.server import ROOT
 
 FOLDERS = ("api", "cluster", "raft", "store")
 LISTS = {"append", "extend", "insert"}
-TREES: Final = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-    for folder in FOLDERS
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
 
 # By file: the attribute, and why it is set from outside.
 ALLOWED = {
@@ -29,6 +25,20 @@ ALLOWED = {
     "raft/recovery/joining.py": {"on_durable"},
     "raft/recovery/settling.py": {"on_durable"},
 }
+
+
+@cache  # read by the first test that asks: each worker imports this file, one runs it
+def _trees() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
+@cache
+def _held() -> set[str]:
+    return callbacks(_trees().values())
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -112,22 +122,21 @@ def patched(tree: ast.Module, held: Collection[str]) -> Iterator[tuple[int, str]
                 yield node.lineno, target.attr
 
 
-HELD: Final = callbacks(TREES.values())
-
-
 def test_no_callback_of_another_object_is_set_after_it_was_made() -> None:
+    held = _held()
     found = [
         f"{name}:{line}: {attribute}"
-        for name, tree in TREES.items()
-        for line, attribute in patched(tree, HELD)
+        for name, tree in _trees().items()
+        for line, attribute in patched(tree, held)
         if attribute not in ALLOWED.get(name, ())
     ]
     assert found == []
 
 
 def test_what_is_allowed_is_still_there() -> None:
+    held = _held()
     for name, attributes in ALLOWED.items():
-        assert {attribute for _, attribute in patched(TREES[name], HELD)} == attributes
+        assert {attribute for _, attribute in patched(_trees()[name], held)} == attributes
 
 
 @pytest.mark.parametrize(
