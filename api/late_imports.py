@@ -27,6 +27,10 @@ OF_JETSTREAM: Final = (
     "jetraft.api.jetstream.consumers",
     "jetraft.api.jetstream.messages",
     "jetraft.api.jetstream.account",
+    "jetraft.cluster.backup.sending",
+    "jetraft.cluster.backup.reading",
+    "jetraft.cluster.backup.steps",
+    "jetraft.cluster.backup.upload",
 )
 OWN: Final = "jetraft."
 RETRY_S: Final = 1.0  # until a descriptor is free: as long as streams wait for one (cluster/upkeep)

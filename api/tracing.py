@@ -7,7 +7,6 @@ says then what became of the message. Texts and fields are those of nats-server 
 
 from __future__ import annotations
 
-import gzip
 import random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,6 +164,8 @@ class Trace:
             framed = compressor.add(body) + compressor.flush()
             return encoding_header("snappy"), framed.replace(IDENTIFIERS[0], IDENTIFIERS[1], 1)
         if "gzip" in word:
+            import gzip  # noqa: PLC0415  as above
+
             return encoding_header("gzip"), gzip.compress(body)
         return encoding_header("identity"), body
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jetraft.api.jetstream.asking import client_of
 from jetraft.api.jetstream.views import single_stream
 from jetraft.cluster.backup.asker import Asker
-from jetraft.cluster.backup.restoration import is_marked
+from jetraft.cluster.backup.mark import is_marked
 from jetraft.cluster.backup.sending import Manner
 from jetraft.store.model import errors, message
 from jetraft.store.model.requests import JSApiStreamRestoreRequest, JSApiStreamSnapshotRequest

@@ -8,7 +8,7 @@ import attrs
 
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import created_stream, inspected_stream, listed_stream, single_stream
-from jetraft.cluster.backup.restoration import is_marked
+from jetraft.cluster.backup.mark import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfigRequest
 from jetraft.store.model.extensions import TEMPLATE

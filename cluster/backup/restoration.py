@@ -1,21 +1,18 @@
 """What the leader of a stream does while the stream is being restored: takes steps into the log, and nothing else.
 
-A stream that is being restored carries a mark in its configuration. While it is there the stream has no `Leadership`:
-it takes no publishes, delivers nothing, expires nothing. The last act of a restore takes the mark away. When no step
-comes for a while the node that restored it is gone, and the stream is deleted.
+A stream that is being restored carries a mark in its configuration (mark.py). While it is there the stream has no
+`Leadership`: it takes no publishes, delivers nothing, expires nothing. The last act of a restore takes the mark away.
+When no step comes for a while the node that restored it is gone, and the stream is deleted.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-import attrs
-
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.config import DiscardPolicy, RetentionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,9 +21,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
-    from jetraft.store.model.config import StreamConfig
 
-MARK: Final = "_jetraft.restoring"
 STALE_NS: Final = 30 * NS_PER_S  # a batch of steps takes milliseconds; an election in between, a second
 
 _KINDS: Final = {
@@ -35,30 +30,6 @@ _KINDS: Final = {
     StepKind.SKIP: Kind.STREAM_OP,
     StepKind.REMOVE: Kind.STREAM_OP,
 }
-
-
-def is_marked(config: StreamConfig) -> bool:
-    """Whether a stream with this configuration is being restored."""
-    return MARK in config.metadata
-
-
-def marked(config: StreamConfig, restored_by: str) -> StreamConfig:
-    """The configuration while a stream is restored: it can be created, and nothing is dropped before all is there.
-
-    An archive of the first version has messages and their removals, consumers last: limits and retention would judge
-    what is not whole.
-    """
-    return attrs.evolve(
-        config,
-        metadata={**config.metadata, MARK: restored_by},
-        sealed=False,
-        retention=RetentionPolicy.LIMITS,
-        discard=DiscardPolicy.OLD,
-        discard_new_per_subject=False,
-        max_msgs=-1,
-        max_bytes=-1,
-        max_msgs_per_subject=-1,
-    )
 
 
 class OutOfStepError(Exception):

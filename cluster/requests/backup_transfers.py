@@ -7,6 +7,8 @@ there is all of it or nothing. A node that dies in between leaves a marked strea
 
 Between nodes: `backup.free` may this be restored, `.create`, `.finish` and `.remove` are for the meta leader, `.fill`
 for the stream's leader (cluster/calls/messages/backups.py).
+
+What archives are made of is imported by the methods that need it: a server that starts does not (api/late_imports.py).
 """
 
 from __future__ import annotations
@@ -20,12 +22,7 @@ import attrs
 import orjson
 import trio
 
-from jetraft.cluster.backup.reading import items_of
-from jetraft.cluster.backup.restoration import OutOfStepError, is_marked, marked
-from jetraft.cluster.backup.sending import Sending, cut_of
-from jetraft.cluster.backup.step_batch import RestoreStep, StepBatch
-from jetraft.cluster.backup.steps import StepPlanner
-from jetraft.cluster.backup.upload import Upload, UploadFailedError
+from jetraft.cluster.backup.mark import is_marked, marked
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.backups import (
     CREATE,
@@ -48,8 +45,6 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import StreamState
-from jetraft.store.s2.framing import CorruptArchiveError
-from jetraft.store.stream.consumer_state import ConsumerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,7 +53,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.accounts import Accounts
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.backup.asker import Asker
-    from jetraft.cluster.backup.sending import Manner
+    from jetraft.cluster.backup.sending import Manner, Sending
+    from jetraft.cluster.backup.step_batch import RestoreStep
+    from jetraft.cluster.backup.upload import Upload
     from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.frontend import MetaFrontend
@@ -75,6 +72,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.errors import ApiError
     from jetraft.store.model.ids import NodeId
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +167,8 @@ class Backups:
 
     async def snapshot(self, account: str, stream: str, manner: Manner) -> tuple[StreamConfig, StreamState]:
         """Begin a snapshot; return the config and the state that it is of. Raises ApiError or Moved."""
+        from jetraft.cluster.backup.sending import Sending, cut_of  # noqa: PLC0415  see the module
+
         replica = self._owners.leading(account, stream)
         if self._snapshots >= SNAPSHOTS_MAX or self._nursery is None:
             raise errors.STREAM_SNAPSHOT_FAILED.with_values(err="too many snapshots at the same time")
@@ -208,6 +208,8 @@ class Backups:
 
         The name is free and the config is valid when this returns.
         """
+        from jetraft.cluster.backup.upload import Upload  # noqa: PLC0415
+
         kept = await self._ask(account, Owner.META, "", FREE, orjson.dumps(config.to_json_dict()))
         config = StreamConfig.from_json(orjson.dumps(FreeAnswer.unpack(kept).config))
         if self._uploads >= UPLOADS_MAX or self._nursery is None:
@@ -224,6 +226,9 @@ class Backups:
         return subject
 
     async def _restore(self, account: str, config: StreamConfig, upload: Upload, asker: Asker) -> None:
+        from jetraft.cluster.backup.upload import UploadFailedError  # noqa: PLC0415
+        from jetraft.store.s2.framing import CorruptArchiveError  # noqa: PLC0415
+
         began_ns = self._clock.unix_ns()
         outcome: Mapping[str, Any] | ApiError
         try:
@@ -255,6 +260,10 @@ class Backups:
 
     async def _restored_from(self, account: str, config: StreamConfig, upload: Upload) -> Mapping[str, Any]:
         """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""
+        from jetraft.cluster.backup.reading import items_of  # noqa: PLC0415
+        from jetraft.cluster.backup.steps import StepPlanner  # noqa: PLC0415
+        from jetraft.store.stream.consumer_state import ConsumerState  # noqa: PLC0415
+
         now_ns = self._clock.unix_ns()
         incarnation, planner = 0, StepPlanner(config, now_ns)
         # Looked at once: an archive that does not know its size may take all of it.
@@ -377,6 +386,9 @@ class Backups:
             await self._frontend.remove(request.account, asked.name)
 
     async def _serve_fill(self, request: ForwardedRequest) -> None:
+        from jetraft.cluster.backup.restoration import OutOfStepError  # noqa: PLC0415
+        from jetraft.cluster.backup.step_batch import StepBatch  # noqa: PLC0415
+
         batch = StepBatch.unpack(request.payload)
         key = StreamKey(request.account, request.stream)
         replica = await self._restoring(key, batch.incarnation)
@@ -408,6 +420,8 @@ class Backups:
 
 
 def _batch(incarnation: int, steps: Sequence[RestoreStep]) -> bytes:
+    from jetraft.cluster.backup.step_batch import StepBatch  # noqa: PLC0415
+
     return StepBatch(incarnation=incarnation, steps=tuple(steps)).pack()
 
 

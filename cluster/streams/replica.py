@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from jetraft.cluster.backup.restoration import Restoration, is_marked
+from jetraft.cluster.backup.mark import is_marked
+from jetraft.cluster.backup.restoration import Restoration
 from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.membership.reshaper import Reshaper
 from jetraft.cluster.state import commands

@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
-from jetraft.cluster.state import commands
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.disk.io import run_blocking, sync_directory
 from jetraft.store.frames.format import Kind
@@ -273,6 +272,8 @@ class Compactor:
             if waits and group.applied_index > log.statistics().checkpoint_index:
                 group.checkpoint()
             if replica.is_leader and rests and group.applied_index == group.log.last_index:
+                from jetraft.cluster.state import commands  # noqa: PLC0415  a server without streams needs none
+
                 nothing = commands.Remove(seqs=commands.to_runs(()), erase=False)
                 work.proposed = 1
                 group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(nothing)))

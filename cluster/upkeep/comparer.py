@@ -40,7 +40,6 @@ from jetraft.cluster.calls.messages.comparing import (
     StateAnswer,
     StateQuestion,
 )
-from jetraft.cluster.state import commands
 from jetraft.cluster.state.digest import (
     SLICE_CONSUMERS,
     UNKNOWN,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.advisories import NodeAdvisories
+    from jetraft.cluster.state import commands
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.mesh.messages import Message
     from jetraft.raft.recovery.call_links import CallLinks
@@ -157,6 +157,8 @@ class Comparer:
 
     async def _compare(self, replica: StreamReplica, *, rest_s: float) -> None:
         """Go through a stream that this node leads, until the end or until it does not lead any more."""
+        from jetraft.cluster.state import commands  # noqa: PLC0415  a server without streams needs none
+
         machine, seq, name = replica.machine, replica.machine.store.first_seq, ""
         while replica.is_leader:
             names = consumer_names(machine.consumers, name, SLICE_CONSUMERS)

@@ -5,7 +5,8 @@ import pytest
 
 from jetraft.cluster.backup.archive import ArchiveEntry
 from jetraft.cluster.backup.contents import ArchiveEnd, Item
-from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError, marked
+from jetraft.cluster.backup.mark import marked
+from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.backup.steps import StepPlanner
 from jetraft.cluster.streams.replica import StreamReplica
