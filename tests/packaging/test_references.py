@@ -62,7 +62,7 @@ def _prose(name: str) -> Iterator[tuple[int, str]]:
 
 
 @cache  # read by the first test that asks: each worker imports this file, one runs it
-def _read() -> list[tuple[str, int, str]]:
+def read_lines() -> list[tuple[str, int, str]]:
     return [
         (name, line, text)
         for name in FILES
@@ -85,7 +85,7 @@ def _exists(cited: str, citing: str) -> bool:
 def test_every_cited_file_exists() -> None:
     missing = [
         f"{name}:{line}: {match[1]}"
-        for name, line, text in _read()
+        for name, line, text in read_lines()
         if "http" not in text and "klauspost" not in text and "github.com" not in text
         for match in CITED.finditer(text)
         if not _exists(match[1], name)
@@ -95,14 +95,14 @@ def test_every_cited_file_exists() -> None:
 
 def test_no_citation_leaves_the_repository() -> None:
     elsewhere = re.compile(r"\b(store|raft)-rules\b|\.\./shared")
-    outside = [f"{name}:{line}" for name, line, text in _read() if elsewhere.search(text)]
+    outside = [f"{name}:{line}" for name, line, text in read_lines() if elsewhere.search(text)]
     assert not outside, "\n".join(outside)
 
 
 def _numbered(pattern: re.Pattern[str]) -> list[tuple[str, int]]:
     return [
         (f"{name}:{line}: {match[0]}", int(number))
-        for name, line, text in _read()
+        for name, line, text in read_lines()
         if not name.startswith("tests/conformance/")  # its rules are those of nats-server
         for match in pattern.finditer(text)
         for number in NUMBER.findall(match[0])
@@ -158,7 +158,7 @@ def _anchors(name: str) -> set[str]:
 
 def test_every_link_between_documents_leads_somewhere() -> None:
     broken = []
-    for name, line, text in _read():
+    for name, line, text in read_lines():
         if not name.endswith(".md"):
             continue
         for target, anchor in LINK.findall(text):

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from tests.packaging.test_references import READ
+from tests.packaging.test_references import read_lines
 
 SAY_INSTEAD: Final = {
     r"anew": "again",
@@ -76,7 +76,7 @@ def _found(words: dict[str, str], suffixes: tuple[str, ...], *, folder: str = ""
     pattern = re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE)
     return [
         f"{name}:{line}: {match[0]}"
-        for name, line, text in READ
+        for name, line, text in read_lines()
         if name.endswith(suffixes) and name.startswith(folder)
         for match in pattern.finditer(QUOTED.sub("", text))
     ]

@@ -260,7 +260,7 @@ def reads_end_in_silence(patch: Patch) -> None:
     end = Proposals.end
 
     def careless(found: Proposals) -> None:
-        found._reads.clear()
+        found.reads.clear()
         end(found)
 
     patch.setattr(Proposals, "end", careless)

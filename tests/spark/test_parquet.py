@@ -14,7 +14,8 @@ import pytest
 
 from pyspark_jetstream import offsets_of, read_arrow, to_parquet
 from pyspark_jetstream.errors import BadOptionError, ServersUnavailableError, StreamNotFoundError
-from pyspark_jetstream.export import OPTIONS, flag_of
+from pyspark_jetstream.export import OPTIONS
+from pyspark_jetstream.flags import flag_of
 from pyspark_jetstream.options import KNOWN
 from pyspark_jetstream.parquet import groups
 from tests.harness.patience import PATIENCE_S

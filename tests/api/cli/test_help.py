@@ -20,6 +20,7 @@ def test_every_command_is_listed(name: str) -> None:
 def test_every_command_has_a_usage_line_and_says_its_exit_status(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    status: str | int | None
     try:
         status = command(words[0], [*words[1:], "--help"])
     except SystemExit as end:  # how argparse ends
