@@ -68,6 +68,7 @@ class Ending:
 
     async def _stop(self) -> None:
         """Transfer leadership to other nodes. The clients are closed when all else has ended (Server.run)."""
+        self.sessions.is_ending = True
         if self.events is not None:
             self.events.tell_shutdown()
         if self.jetstream is not None:

@@ -270,8 +270,11 @@ class Routes:
         self.mesh.follow_routes([parse_route(route).address for route in routes])
 
     def update_connect_urls(self) -> None:
-        """Send clients an INFO when the addresses of the cluster's servers have changed."""
-        if not self.advertise:
+        """Send clients an INFO when the addresses of the cluster's servers have changed.
+
+        Not when this server ends: its links end first, and a client that heard so would forget where else to go.
+        """
+        if not self.advertise or self.sessions.is_ending:
             return
         sessions, up = self.sessions, [peer for peer in self.mesh.peers.values() if peer.up]
         peers = sorted(client_urls(peer) for peer in up)

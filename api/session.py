@@ -141,6 +141,7 @@ class Sessions:
     web_connect_urls: tuple[str, ...] = ()  # the same two for clients over WebSocket
     web_urls: tuple[str, ...] = ()
     lame_duck: bool = False
+    is_ending: bool = False  # clients hear of no more addresses: those of the peers go before the clients do
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     tls_not_after: str = ""  # when the listener's certificate ends
     web_tls_not_after: str = ""

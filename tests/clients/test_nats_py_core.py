@@ -1,6 +1,7 @@
 """Core NATS as nats-py uses it: delivery, queue groups, requests, headers, drain, reconnect."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from nats.errors import MaxPayloadError, NoRespondersError
 from tests.clients.nats_py import connection, run
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
+from tests.harness.raw import Line, RawClient
 from tests.harness.server import Server
 
 # nats-py leaves the transport of a failed reconnect to the garbage collector.
@@ -185,4 +187,20 @@ def test_a_client_moves_to_a_node_that_it_was_told_of(cluster: Cluster, stream: 
     finally:
         if not cluster[0].running.running:
             cluster[0].start()
+        cluster.wait_healthy()
+
+
+def test_a_node_that_is_stopped_takes_no_address_from_its_clients(cluster: Cluster) -> None:
+    """Its links end before the clients do; a client that heard of that would not know where to go."""
+    node = cluster[0]
+    try:
+        with RawClient(node.address) as client:
+            urls = sorted(client.info["connect_urls"])
+            assert len(urls) == len(cluster.nodes)
+            node.stop()
+            lines = [event.text for event in client.rest(PATIENCE_S) if isinstance(event, Line)]
+        told = [json.loads(line[5:])["connect_urls"] for line in lines if line.startswith("INFO ")]
+        assert [sorted(each) for each in told] == [urls] * len(told)
+    finally:
+        node.start()
         cluster.wait_healthy()
