@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
+    from jetraft.store.ledger.ledger_records import GroupKey
     from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
 
@@ -109,7 +110,7 @@ class Recovering:
         if self.server_name not in members:
             raise NotRecoverableError(f"this is the store of {self.server_name}, not of one that is left")
         left = [node_id_of(name) for name in members]
-        found = [key for key in self._node_dir.groups() if only in {None, key[0]}]
+        found = [key for key in dict.fromkeys([*self._node_dir.groups(), *self._begun()]) if only in {None, key[0]}]
         if only is not None and not found:
             raise NotRecoverableError(f"there is no group {only} here")
         return [self._judge(group_id, incarnation, left) for group_id, incarnation in found]
@@ -131,6 +132,12 @@ class Recovering:
         """
         with _told():
             self._node_dir.ledger.renew()
+
+    def _begun(self) -> list[GroupKey]:
+        """The groups that only the ledger has: a power cut has taken the directory, in which there was no file yet."""
+        ledger = self._node_dir.ledger
+        states = [(key, ledger.state(key)) for key in ledger.groups()]
+        return [key for key, state in states if state is not None and state.hard_state and not state.expects_files]
 
     def _judge(self, group_id: GroupId, incarnation: int, left: Sequence[NodeId]) -> RecoveryVerdict:
         try:

@@ -18,6 +18,7 @@ from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import make_record, seal
 from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import LogOptions
@@ -94,6 +95,24 @@ def test_who_keeps_a_group_is_its_only_voter_in_a_later_term(written: Callable[.
     assert again.fate is Fate.LEFT_ALONE
     assert again.voters == (node_id_of("n1"),)
     assert (again.last_index, again.last_term, again.term) == (3, TERM + TERMS_SKIPPED, TERM + TERMS_SKIPPED)
+
+
+def test_a_group_of_which_only_the_ledger_knows_is_kept_too(tmp_path: Path) -> None:
+    """Its first entry is in the ledger, and a power cut has taken its directory, in which there was no file yet."""
+    writer = Writer()
+    node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="C")
+    noop = seal(Kind.NOOP, index=1, term=TERM, incarnation=INCARNATION, body=b"")
+    node_dir.ledger.commit_now(
+        ledger_records.voted((GROUP, INCARNATION), HardState(term=TERM, vote=None)),
+        ledger_records.founded((GROUP, INCARNATION), voters("n1", "n2", "n3").encode()),
+        ledger_records.begun((GROUP, INCARNATION), [noop]),
+    )
+    writer.stop()
+    node_dir.close()
+    verdict = judged(tmp_path, "n1")
+    assert (verdict.fate, verdict.last_index, verdict.term) == (Fate.KEPT, 1, TERM)
+    again = judged(tmp_path, "n1")
+    assert (again.fate, again.last_index) == (Fate.LEFT_ALONE, 2)
 
 
 def test_the_others_give_their_copy_up_and_remember_that_they_did(written: Callable[..., Path]) -> None:
