@@ -344,6 +344,9 @@ class Mesh:
         if not self.ages.fit(hello, about, now_ns):
             self._end_unfit(link)
             return
+        for other in self.ages.contradicted_by(about):
+            if other in self._links:
+                self._links[other].close(OLDER_COPY)
         before = self._known.learn(hello, about, session=link.session, now_ns=now_ns)
         if about.address is not None:
             self._connector.dial(about.address, node=node)

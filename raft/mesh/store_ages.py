@@ -6,6 +6,9 @@ entries that it acknowledged, so its node could elect a leader that lacks what w
 is told so of its own store links with nobody any more. With an empty store it comes back as any node whose disk was
 lost (raft/recovery/joining.py).
 
+What others know of a third node counts too: where two servers run on copies of one store, each linked with some of the
+others, no node keeps a link with either as soon as those others have heard of each other.
+
 What was heard is kept in the node's own ledger: at once when another node has started, and now and then.
 """
 
@@ -53,6 +56,8 @@ class StoreAges:
         self._node_id = node_id
         self._keeper: AgeKeeper | None = None
         self._known: dict[NodeId, KnownAge] = {}
+        self._said: dict[NodeId, StoreAge] = {}  # by each node of itself, last
+        self._known_to: dict[NodeId, Mapping[NodeId, KnownAge]] = {}  # what others know
         self._kept_ns: int | None = None
         self._told: tuple[int, Place] | None = None  # when, and what
         self.is_own_old = False  # another node has met a later state of this node's store
@@ -86,12 +91,28 @@ class StoreAges:
                     hello.name,
                 )
             self.is_own_old = True
-        elif known is not None and about.age is not None and known.is_after(about.age):
+        elif about.age is not None and (
+            (known is not None and known.is_after(about.age)) or self._is_contradicted(node, about.age)
+        ):
             log.error("%s has started with an older copy of its store; it is not linked with that", hello.name)
             return False
         elif about.age is not None:
+            self._said[node], self._known_to[node] = about.age, about.known_ages
             self._learn(node, about.age, now_ns)
         return not self.is_own_old
+
+    def _is_contradicted(self, node: NodeId, age: StoreAge) -> bool:
+        told = [known[node] for teller, known in self._known_to.items() if teller != node and node in known]
+        return any(each.contradicts(age) for each in told)
+
+    def contradicted_by(self, about: About) -> list[NodeId]:
+        """Nodes that have said what a later word of another one contradicts: their links end.
+
+        It may be that such a node was started again, and that its link here is that of the process before.
+        """
+        return [
+            node for node, known in about.known_ages.items() if (age := self._said.get(node)) and known.contradicts(age)
+        ]
 
     def _learn(self, node: NodeId, age: StoreAge, now_ns: int) -> None:
         before = self._known.get(node)

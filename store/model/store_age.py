@@ -76,6 +76,10 @@ class KnownAge:
             return len(age.starts) < STARTS_MAX or age.starts[0].place < self.place
         return reached < self.place
 
+    def contradicts(self, age: StoreAge) -> bool:
+        """The same, if the two come by different ways: one of the same start may only be the later news."""
+        return self.start != age.starts[-1].number and self.is_after(age)
+
     def with_heard(self, age: StoreAge) -> Self:
         """What is known when a node whose store fits says this. Another ledger is that of a store that began empty."""
         former = self.former if age.ledger == self.ledger else (*self.former, self.ledger)[-FORMER_MAX:]

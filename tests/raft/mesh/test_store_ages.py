@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -93,6 +93,34 @@ async def test_a_node_that_comes_back_with_an_older_copy_of_its_store_is_told_so
     _copy(tmp_path / "copy", places[1])
     a, b = await _met(places)
     assert b.mesh.ages.is_own_old, "and the one before stays out"
+
+
+async def test_two_servers_on_copies_of_one_store_are_found_when_their_neighbours_meet(tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("a", "b", "c", "d", "copy")}
+    await _met([places["a"], places["b"]])
+    _copy(places["b"], places["copy"])
+    async with AsyncExitStack() as stack:
+
+        async def started(name: str, place: str, *routes: Node) -> Node:
+            writer = Writer()
+            stack.callback(writer.stop)
+            ledger = Ledger.open(LocalDisk(writer), places[place])
+            stack.callback(ledger.close)
+            node = Node(name, tuple(each.address for each in routes))
+            node.mesh.ages.begin(KeptAges.begin(ledger))
+            await stack.enter_async_context(running(node))
+            return node
+
+        a = await started("a", "a")
+        b = await started("b", "b", a)
+        await _until(lambda: bool(a.up and b.up))
+        c = await started("c", "c")
+        other = await started("b", "copy", c)
+        await _until(lambda: bool(c.up and other.up))
+        d = await started("d", "d", a, c)
+        sound = {node.mesh.node_id for node in (a, c, d)}
+        await _until(lambda: all(node.up | {node.mesh.node_id} == sound for node in (a, c, d)))
+        await _until(lambda: not b.up and not other.up)
 
 
 async def test_an_operator_can_vouch_for_stores_that_were_put_back(tmp_path: Path) -> None:

@@ -48,6 +48,14 @@ def test_a_store_fits_when_it_has_gone_through_what_is_known_of_it(told: StoreAg
     assert KNOWN.is_after(told) is is_old
 
 
+def test_older_news_of_the_same_start_contradict_nothing() -> None:
+    behind = age((11, 1), (12, 9), now=15)
+    assert KNOWN.is_after(behind)
+    assert not KNOWN.contradicts(behind)
+    assert KNOWN.contradicts(age((11, 1), (12, 9), (13, 15), now=16))
+    assert KNOWN.contradicts(FIRST)
+
+
 def test_a_store_that_was_replaced_by_an_empty_one_does_not_come_back() -> None:
     known = KNOWN.with_heard(age((77, 1), now=2, ledger=5))
     assert not known.is_after(age((77, 1), now=3, ledger=5))
