@@ -23,12 +23,15 @@ from typing import TYPE_CHECKING, Final, Self
 import attrs
 
 from jetraft.raft.engine.membership import BadConfigurationError, Configuration, settled_index_of
+from jetraft.raft.mesh.store_ages import without_lost
 from jetraft.raft.replay import configurations_of
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import seal
 from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.kept_ages import AGES_VALUE
 from jetraft.store.ledger.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import BEGUN_BYTES_MAX, LogOptions
@@ -125,13 +128,17 @@ class Recovering:
                 with closing(self._open(*key)) as log:
                     self._keep(log, verdict)
 
-    def renew(self) -> None:
-        """Have other nodes take this store for one that they have not met. Raises NotRecoverableError.
+    def renew(self, members: Sequence[str]) -> None:
+        """Have the servers that are left take this store for one that they have not met. Raises NotRecoverableError.
 
-        They may know a later state of it, if all stores were put back from copies: the operator vouches for them.
+        They may know a later state of it, if all stores were put back from copies: the operator vouches for them. And
+        the stores of the others, as far as this one has met them, are not linked again.
         """
+        ledger = self._node_dir.ledger
+        ages = without_lost(ledger.values.get(AGES_VALUE), [node_id_of(name) for name in members])
         with _told():
-            self._node_dir.ledger.renew()
+            ledger.renew()
+            ledger.commit_now(ledger_records.value(AGES_VALUE, ages))
 
     def _begun(self) -> list[GroupKey]:
         """The groups that only the ledger has: a power cut has taken the directory, in which there was no file yet."""

@@ -93,7 +93,7 @@ def _recover(recovering: Recovering, members: Sequence[str], *, only: str | None
     for verdict in verdicts:
         sys.stdout.write(_line(verdict, names) + "\n")
     if confirmed:
-        recovering.renew()
+        recovering.renew(members)
     if not changes:
         sys.stdout.write("nothing to do\n")
         return 1 if unreadable else 0

@@ -1,9 +1,9 @@
-"""How far the stores of nodes are, as they tell one another, and whether one came back with an older copy of its own.
+"""How far the stores of nodes are, as they tell one another; one with an older copy of its own is kept out (rule 30).
 
 Each node says in its control frames how far its store is, and how far it has heard that others' are. A session begins
 only if neither end knows of the other what the other has forgotten: an older copy of a store has forgotten votes and
 entries that it acknowledged, so its node could elect a leader that lacks what was acknowledged to clients. A node that
-is told so of its own store links with nobody any more. With an empty store it comes back as any node whose disk was
+is told so of its own store links with no other any more. With an empty store it comes back as any node whose disk was
 lost (raft/recovery/joining.py).
 
 What others know of a third node counts too: where two servers run on copies of one store, each linked with some of the
@@ -13,7 +13,7 @@ What was heard is kept in the node's own ledger: at once when another node has s
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 import attrs
@@ -23,7 +23,7 @@ from jetraft.raft.mesh.gossip import ADDRESSES_MAX, About
 from jetraft.raft.mesh.handshake import HandshakeRefusedError, Hello
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
-from jetraft.store.model.store_age import KnownAge, Place, StoreAge, unpack_known
+from jetraft.store.model.store_age import NO_LEDGER, KnownAge, LedgerPlace, StoreAge, unpack_known
 
 KEEP_NS: Final = 10 * NS_PER_S  # between two records of what was heard of nodes that were known to have started
 TELL_NS: Final = NS_PER_S
@@ -59,7 +59,7 @@ class StoreAges:
         self._said: dict[NodeId, StoreAge] = {}  # by each node of itself, last
         self._known_to: dict[NodeId, Mapping[NodeId, KnownAge]] = {}  # what others know
         self._kept_ns: int | None = None
-        self._told: tuple[int, Place] | None = None  # when, and what
+        self._told: tuple[int, LedgerPlace] | None = None  # when, and what
         self.is_own_old = False  # another node has met a later state of this node's store
 
     def begin(self, keeper: AgeKeeper) -> None:
@@ -71,13 +71,15 @@ class StoreAges:
         return None if self._keeper is None else self._keeper.own()
 
     def check(self) -> None:
-        """Raises HandshakeRefusedError when this node may link with nobody."""
+        """Raises HandshakeRefusedError when this node may link with no other."""
         if self.is_own_old:
             raise HandshakeRefusedError("this server runs on an older copy of its store")
 
     def added_to(self, about: About) -> About:
         """What this node says of itself, with the ages."""
-        return attrs.evolve(about, age=self._own(), known_ages=dict(list(self._known.items())[-ADDRESSES_MAX:]))
+        # A server that an operator took for lost is not told: it may be that it serves with others, as it did before.
+        told = [(node, known) for node, known in self._known.items() if known.ledger != NO_LEDGER]
+        return attrs.evolve(about, age=self._own(), known_ages=dict(told[-ADDRESSES_MAX:]))
 
     def fit(self, hello: Hello, about: About, now_ns: int) -> bool:
         """Whether a session with the node may begin, or go on; then how far its store is was noted."""
@@ -132,6 +134,12 @@ class StoreAges:
             return False
         self._told = now_ns, own.place
         return True
+
+
+def without_lost(content: bytes | None, left: Collection[NodeId]) -> bytes:
+    """What is to be kept in place of this when an operator says that no other nodes are left than these."""
+    known = _unpacked(content)
+    return _packed({node: age if node in left else age.disowned() for node, age in known.items()})
 
 
 def _packed(known: Mapping[NodeId, KnownAge]) -> bytes:

@@ -13,7 +13,7 @@ import msgpack
 
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger import Ledger
-from jetraft.store.model.store_age import STARTS_MAX, Start, StoreAge, pack_starts, unpack_starts
+from jetraft.store.model.store_age import STARTS_MAX, StoreAge, StoreStart, pack_starts, unpack_starts
 
 STARTS_VALUE: Final = "starts"  # in the ledger
 AGES_VALUE: Final = "ages"
@@ -26,12 +26,12 @@ class KeptAges:
     """Implements AgeKeeper of raft/mesh/store_ages.py. `starts` is empty when this start could not be written down."""
 
     ledger: Ledger
-    starts: tuple[Start, ...]
+    starts: tuple[StoreStart, ...]
 
     @classmethod
     def begin(cls, ledger: Ledger) -> Self:
         """Write this start of the server down. Blocking, while nothing else is being written."""
-        starts = (*_starts_of(ledger), Start(int.from_bytes(os.urandom(8), "little"), ledger.place))[-STARTS_MAX:]
+        starts = (*_starts_of(ledger), StoreStart(int.from_bytes(os.urandom(8), "little"), ledger.place))[-STARTS_MAX:]
         try:
             ledger.commit_now(ledger_records.value(STARTS_VALUE, msgpack.packb(pack_starts(starts))))
         except OSError as error:
@@ -58,7 +58,7 @@ class KeptAges:
             self.ledger.note(record)
 
 
-def _starts_of(ledger: Ledger) -> tuple[Start, ...]:
+def _starts_of(ledger: Ledger) -> tuple[StoreStart, ...]:
     content = ledger.values.get(STARTS_VALUE)
     if content is None:
         return ()

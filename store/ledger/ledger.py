@@ -30,7 +30,7 @@ from jetraft.store.disk.io import Batch, Disk, outcome_of
 from jetraft.store.ledger.file import Head, pack_batch, pack_head
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.reading import read_both
-from jetraft.store.model.store_age import Place
+from jetraft.store.model.store_age import LedgerPlace
 
 NAMES: Final = ("ledger.0", "ledger.1")
 ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; growing the file costs its fsync a journal commit
@@ -78,9 +78,9 @@ class _Files:
     next_number: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LedgerPlace:
         """The last record in them."""
-        return Place(self.head.generation, self.next_number - 1)
+        return LedgerPlace(self.head.generation, self.next_number - 1)
 
 
 class Ledger:
@@ -93,7 +93,7 @@ class Ledger:
         self._files = files  # None: to be rewritten before anything else
         self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
         self._generation = 0 if head is None else head.generation
-        self._place = Place(0, 0) if files is None else files.place
+        self._place = LedgerPlace(0, 0) if files is None else files.place
         self._rewrite_at = REWRITE_BYTES_MIN
         self.logs: WeakValueDictionary[GroupKey, OpenLog] = WeakValueDictionary()  # the one that was opened last
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
@@ -139,7 +139,7 @@ class Ledger:
         return self._identity
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LedgerPlace:
         """The last durable record. It never goes back, except with an older copy of the store."""
         return self._place
 

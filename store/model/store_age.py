@@ -15,21 +15,22 @@ import attrs
 
 STARTS_MAX: Final = 64  # that a ledger keeps: an older one is compared by the place alone
 FORMER_MAX: Final = 8  # ledgers of a node that others remember: each is a disk that was replaced
+NO_LEDGER: Final = 0  # in place of one that an operator has given up
 U64_MAX: Final = (1 << 64) - 1
 
 
-class Place(NamedTuple):
+class LedgerPlace(NamedTuple):
     """The last durable record of a ledger, which only goes forward."""
 
     generation: int
     record: int  # of the generation
 
 
-class Start(NamedTuple):
+class StoreStart(NamedTuple):
     """A start of the server: a random number, and where the ledger was."""
 
     number: int
-    place: Place
+    place: LedgerPlace
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -37,10 +38,10 @@ class StoreAge:
     """What a node says of its store. `starts` are the newest, in order; the last one is that of its process."""
 
     ledger: int  # random
-    starts: tuple[Start, ...]
-    place: Place  # now
+    starts: tuple[StoreStart, ...]
+    place: LedgerPlace  # now
 
-    def after(self, number: int) -> Place | None:
+    def after(self, number: int) -> LedgerPlace | None:
         """Where the ledger was when the next start came, or is now; None when it does not know that start."""
         numbers = [start.number for start in self.starts]
         if number not in numbers:
@@ -59,7 +60,7 @@ class KnownAge:
 
     ledger: int
     start: int
-    place: Place
+    place: LedgerPlace
     former: tuple[int, ...] = ()
 
     @classmethod
@@ -85,21 +86,26 @@ class KnownAge:
         former = self.former if age.ledger == self.ledger else (*self.former, self.ledger)[-FORMER_MAX:]
         return attrs.evolve(self.first(age), former=former)
 
+    def disowned(self) -> Self:
+        """What is known when an operator says that the store is lost: it does not come back, an empty one may."""
+        former = (*self.former, self.ledger)[-FORMER_MAX:]
+        return attrs.evolve(self, ledger=NO_LEDGER, start=0, place=LedgerPlace(0, 0), former=former)
+
     def pack(self) -> list[Any]:
         """Plain values, for `unpack_known`."""
         return [self.ledger, self.start, *self.place, list(self.former)]
 
 
-def pack_starts(starts: tuple[Start, ...]) -> list[Any]:
+def pack_starts(starts: tuple[StoreStart, ...]) -> list[Any]:
     """Plain values, for `unpack_starts`."""
     return [[number, *place] for number, place in starts]
 
 
-def unpack_starts(fields: object) -> tuple[Start, ...]:
+def unpack_starts(fields: object) -> tuple[StoreStart, ...]:
     """The reverse. Raises ValueError."""
     if not isinstance(fields, list) or not 0 < len(fields) <= STARTS_MAX:
         raise ValueError("the starts of a store are no list")
-    return tuple(Start(number, Place(*place)) for number, *place in (_numbers(each, 3) for each in fields))
+    return tuple(StoreStart(number, LedgerPlace(*place)) for number, *place in (_numbers(each, 3) for each in fields))
 
 
 def unpack_age(fields: object) -> StoreAge:
@@ -108,7 +114,7 @@ def unpack_age(fields: object) -> StoreAge:
         raise ValueError("the age of a store has four fields")
     ledger, starts, *place = fields
     ledger, *place = _numbers([ledger, *place], 3)
-    return StoreAge(ledger=ledger, starts=unpack_starts(starts), place=Place(*place))
+    return StoreAge(ledger=ledger, starts=unpack_starts(starts), place=LedgerPlace(*place))
 
 
 def unpack_known(fields: object) -> KnownAge:
@@ -117,7 +123,7 @@ def unpack_known(fields: object) -> KnownAge:
         raise ValueError("what is known of a store is no list")
     *numbers, former = fields
     ledger, start, *place = _numbers(numbers, 4)
-    return KnownAge(ledger=ledger, start=start, place=Place(*place), former=tuple(_numbers(former, len(former))))
+    return KnownAge(ledger=ledger, start=start, place=LedgerPlace(*place), former=tuple(_numbers(former, len(former))))
 
 
 def _numbers(fields: object, count: int) -> list[int]:

@@ -9,9 +9,10 @@ from pathlib import Path
 import trio
 import trio.testing
 
+from jetraft.raft.mesh.store_ages import without_lost
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.ledger import ledger_records
-from jetraft.store.ledger.kept_ages import KeptAges
+from jetraft.store.ledger.kept_ages import AGES_VALUE, KeptAges
 from jetraft.store.ledger.ledger import Ledger
 from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import SETTLED_S, Node, running
@@ -57,7 +58,7 @@ async def _met(places: list[Path]) -> list[Node]:
         b.mesh.ages.begin(KeptAges.begin(ledgers[1]))
         nodes.append(b)
         async with running(b):
-            await _until(lambda: bool(b.up) or a.mesh.ages.is_own_old or b.mesh.ages.is_own_old)
+            await _until(lambda: bool(b.up) or b.mesh.ages.is_own_old or a.mesh.statistics().handshakes_refused > 0)
             for ledger, writer in zip(ledgers, writers, strict=True):
                 await _until(partial(_is_written, ledger, writer))
     for ledger, writer in zip(ledgers, writers, strict=True):
@@ -136,3 +137,15 @@ async def test_an_operator_can_vouch_for_stores_that_were_put_back(tmp_path: Pat
         assert ledger.values["starts"], "what it has stays"
     a, b = await _met(places)
     assert b.events[:1] == [("up", a.mesh.node_id)]
+
+
+async def test_a_store_that_an_operator_has_given_up_is_not_linked_and_not_told(tmp_path: Path) -> None:
+    places = [tmp_path / "a", tmp_path / "b"]
+    await _met(places)
+    with ledger_in(places[0]) as ledger:
+        ledger.commit_now(ledger_records.value(AGES_VALUE, without_lost(ledger.values[AGES_VALUE], [])))
+    a, b = await _met(places)
+    assert (a.events, b.mesh.ages.is_own_old) == ([], False)
+    shutil.rmtree(places[1])
+    a, b = await _met(places)
+    assert b.events[:1] == [("up", a.mesh.node_id)], "an empty store may come"

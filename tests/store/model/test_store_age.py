@@ -8,9 +8,9 @@ from jetraft.store.model.store_age import (
     FORMER_MAX,
     STARTS_MAX,
     KnownAge,
-    Place,
-    Start,
+    LedgerPlace,
     StoreAge,
+    StoreStart,
     pack_starts,
     unpack_age,
     unpack_known,
@@ -21,7 +21,9 @@ from jetraft.store.model.store_age import (
 def age(*starts: tuple[int, int], now: int, ledger: int = 1) -> StoreAge:
     """A store whose starts, by their numbers, found so many records, and which has `now` of them."""
     return StoreAge(
-        ledger=ledger, starts=tuple(Start(number, Place(1, at)) for number, at in starts), place=Place(1, now)
+        ledger=ledger,
+        starts=tuple(StoreStart(number, LedgerPlace(1, at)) for number, at in starts),
+        place=LedgerPlace(1, now),
     )
 
 
@@ -65,6 +67,13 @@ def test_a_store_that_was_replaced_by_an_empty_one_does_not_come_back() -> None:
     assert len(known.former) == FORMER_MAX
 
 
+def test_a_store_that_was_given_up_does_not_come_back_and_an_empty_one_may() -> None:
+    known = KNOWN.disowned()
+    assert known.is_after(age((11, 1), (12, 9), now=2000))
+    assert not known.is_after(age((77, 1), now=2, ledger=5))
+    assert unpack_known(known.pack()) == known
+
+
 def test_a_store_that_was_started_more_often_than_its_ledger_keeps_is_judged_by_its_places() -> None:
     starts = [(number, 10 * number) for number in range(13, 13 + STARTS_MAX)]
     assert not KNOWN.is_after(age(*starts, now=10_000))
@@ -73,11 +82,11 @@ def test_a_store_that_was_started_more_often_than_its_ledger_keeps_is_judged_by_
 
 
 numbers = st.integers(0, (1 << 64) - 1)
-places = st.builds(Place, numbers, numbers)
+places = st.builds(LedgerPlace, numbers, numbers)
 ages = st.builds(
     StoreAge,
     ledger=numbers,
-    starts=st.lists(st.builds(Start, numbers, places), min_size=1, max_size=STARTS_MAX).map(tuple),
+    starts=st.lists(st.builds(StoreStart, numbers, places), min_size=1, max_size=STARTS_MAX).map(tuple),
     place=places,
 )
 known_ages = st.builds(
