@@ -201,6 +201,9 @@ class Leadership:
         elif self._quorum_lost_ns is None:
             self._quorum_lost_ns = now_ns
 
+    def _step_down_ns(self) -> int | None:
+        return None if self._quorum_lost_ns is None else self._quorum_lost_ns + self._setup.timing.quorum_check_ns
+
     def tick(self, now_ns: int) -> bool:
         """Do what is due; returns whether leadership is over because a majority is out of contact."""
         self.replication.tick(now_ns)
@@ -209,8 +212,8 @@ class Leadership:
             self._renew(now_ns)
         if self.transfer is not None and self.transfer.deadline_ns <= now_ns:
             self.transfer = None
-        lost_ns = self._quorum_lost_ns
-        return lost_ns is not None and lost_ns + self._setup.timing.quorum_check_ns <= now_ns
+        step_down_ns = self._step_down_ns()
+        return step_down_ns is not None and step_down_ns <= now_ns
 
     def _renew(self, now_ns: int) -> None:
         """Renew the claim with members that have not been heard for long; who does not answer is not in contact."""
@@ -226,7 +229,7 @@ class Leadership:
         due_ns = self._renewal_ns
         for other_ns in (
             self.replication.deadline_ns(self._told_index(commit_index)),
-            None if self._quorum_lost_ns is None else self._quorum_lost_ns + self._setup.timing.quorum_check_ns,
+            self._step_down_ns(),
             self._reads.due_ns,
             self._disk_lag.due_ns,
             None if self.transfer is None else self.transfer.deadline_ns,
