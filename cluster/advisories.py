@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SUBJECT_PREFIX: Final = "$JS.EVENT.ADVISORY."
 TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1."
 OURS: Final = "io.jetraft.advisory.v1."
+AUDITS: Final = SUBJECT_PREFIX.encode() + b"API"
 ID_CHARS: Final = 22  # as long as nats-server's
 
 

@@ -6,7 +6,7 @@ A request on a subject that is not in the list gets no answer, as in nats-server
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -104,6 +104,9 @@ CAPTURED: Final = (
 )
 
 
+SUBJECTS_KEPT: Final = 256  # which clients ask again and again; of subjects of 4 KiB they take a megabyte
+
+
 @attrs.frozen(slots=True)
 class Found:
     """An operation, and the tokens of the subject at the wildcards of its pattern (`>` gives the rest as one)."""
@@ -112,6 +115,7 @@ class Found:
     names: tuple[str, ...]
 
 
+@lru_cache(SUBJECTS_KEPT)
 def find(subject: bytes) -> Found | None:
     """Return the operation for a request subject; None when it is not in the list."""
     if not subject.startswith(PREFIX):

@@ -25,6 +25,7 @@ from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handl
 from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
+from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
@@ -193,6 +194,8 @@ class ApiGateway:
         if self._nursery is None:
             return
         for reads, ready in self._lines.ready.items():
+            if not ready:
+                continue
             for _ in range(min(len(ready), WORKERS_MAX - self._workers[reads])):
                 self._workers[reads] += 1
                 self._nursery.start_soon(self._work, ready.popleft(), reads)
@@ -267,7 +270,7 @@ class ApiGateway:
             counts, account = self._service.usages.api[captured.account], captured.account
             counts.requests += 1
             counts.errors += b'"error":{' in body[:ERROR_WITHIN_BYTES]
-            if body:
+            if body and self._outboxes[account].has_interest(AUDITS):
                 self._service.advisories.of(account).api_audit(
                     server=self._server_name,
                     client=partial(self._describe, captured.client, account),

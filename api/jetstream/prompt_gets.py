@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.messages import get_confirmed
+from jetraft.api.jetstream.plain_gets import plain_answer
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, HEAD_BYTES, ForwardedGet
 from jetraft.cluster.requests.locator import LeaderElsewhere
@@ -180,8 +181,10 @@ class PromptGets:
 
 def _answer_of(replica: StreamReplica, hdr: bytes, payload: bytes, *, is_strict: bool) -> bytes:
     """The JSON of an answer, or of an error."""
-    call = Call(account="", names=(), body=payload, is_strict=is_strict)
     try:
+        if not hdr and (plain := plain_answer(replica.machine.store, payload)) is not None:
+            return plain
+        call = Call(account="", names=(), body=payload, is_strict=is_strict)
         call.check_level(hdr)
         return answer(_KIND, get_confirmed(replica, call))
     except errors.ApiError as error:

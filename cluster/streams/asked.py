@@ -25,6 +25,14 @@ def message_asked_for(store: StreamStore, request: JSApiMsgGetRequest) -> Stored
     return message
 
 
+def message_at(store: StreamStore, seq: int) -> StoredMessage | None:
+    """The message of a sequence; None when there is none or it is damaged: `message_asked_for` says which."""
+    try:
+        return store.load(seq)
+    except StoreCorrupt:
+        return None
+
+
 def seq_asked_for(store: StreamStore, request: JSApiMsgGetRequest) -> int | None:
     """The sequence that a get means: by number, by time, the last of a subject, or the next of a subject from there."""
     first = request.seq if request.start_time is None else store.seq_at_time(request.start_time)

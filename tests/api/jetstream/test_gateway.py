@@ -14,6 +14,7 @@ from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.gateway import JetStreamGateway
+from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture
@@ -131,6 +132,10 @@ class FakeOutbox:
         self.sinks: dict[int, bytes] = {}
         self.answers: list[tuple[bytes, dict[str, Any]]] = []
         self.arrived = trio.Event()
+
+    def has_interest(self, subject: bytes) -> bool:
+        assert subject == AUDITS
+        return True
 
     def add_sink(self, subject: bytes, _handler: object, *, queue: bytes = b"", local_only: bool = False) -> int:
         assert local_only
