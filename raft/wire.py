@@ -10,7 +10,8 @@ message is stepped, so a damaged one changes nothing. All integers are little en
 """
 
 import struct
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -35,17 +36,18 @@ from jetraft.raft.engine.messages import (
     VoteRequest,
 )
 from jetraft.raft.mesh.errors import RemoteProtocolError
-from jetraft.store.frames._frame import parse_header, verify
+from jetraft.store.frames._frame import parse_header, sound_entry
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, FRAME_VERSION, Kind
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _FIXED = struct.Struct("<IBBHQQ")
 _NUMBERS = tuple(struct.Struct(f"<{count}Q") for count in range(4))
 _FLAG_TRANSFER = 1
+_CONFIGURATION: Final = int(Kind.RAFT_CONFIG)
 GROUP_NAME_BYTES_MAX = 64
 # Leaves room for elections after a term out of the blue, and fits the signed 64 bits in which a term is kept.
 TERM_MAX = 1 << 62
@@ -79,25 +81,36 @@ _TYPES: tuple[tuple[int, type, tuple[str, ...]], ...] = (
     (15, SnapshotOffer, ("index", "index_term")),
     (16, Removed, ()),
 )
-_CODES = {message_type: (code, names) for code, message_type, names in _TYPES}
 _CLASSES: dict[int, tuple[type, tuple[str, ...]]] = {code: (cls, names) for code, cls, names in _TYPES}
+
+
+def _numbers_of(names: tuple[str, ...]) -> "Callable[[Message], tuple[int, ...]]":
+    """What gives the numbers of a message in order."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda message: (getattr(message, names[0]),)) if names else lambda _message: ()
+
+
+_CODES = {message_type: (code, _NUMBERS[len(names)], _numbers_of(names)) for code, message_type, names in _TYPES}
 
 
 def encode(group_name: bytes, incarnation: int, message: Message) -> list[bytes]:
     """The message as parts to be joined; `group_name` is the encoded group id."""
-    code, names = _CODES[type(message)]
-    numbers = _NUMBERS[len(names)].pack(*[getattr(message, name) for name in names])
-    body: Sequence[bytes] = ()
-    flags = 0
+    code, numbers_struct, numbers_of = _CODES[type(message)]
+    head = group_name + numbers_struct.pack(*numbers_of(message))
+    length, flags = _FIXED.size + len(head), 0
+    body: list[bytes] = []
     if isinstance(message, Append):
-        body = [entry.frame for entry in message.entries]
+        for entry in message.entries:
+            body.append(entry.frame)
+            length += len(entry.frame)
     elif isinstance(message, SnapshotOffer):
-        body = (message.members,)
+        body = [message.members]
+        length += len(message.members)
     elif isinstance(message, VoteRequest) and message.transfer:
         flags = _FLAG_TRANSFER
-    length = _FIXED.size + len(group_name) + len(numbers) + sum(map(len, body))
     fixed = _FIXED.pack(length, code, len(group_name), flags, incarnation, message.term)
-    return [fixed + group_name + numbers, *body]
+    return [fixed + head, *body]
 
 
 def decode(payload: memoryview) -> list[Addressed]:
@@ -132,14 +145,13 @@ def _decode_one(data: memoryview) -> Addressed:
         group_id = GroupId(str(data[_FIXED.size : numbers_at], "ascii"))
     except UnicodeDecodeError as error:
         raise RemoteProtocolError("a group name is not ASCII") from error
-    fields: dict[str, object] = dict(zip(names, numbers_struct.unpack_from(data, numbers_at), strict=True))
-    body = data[body_at:]
+    numbers = numbers_struct.unpack_from(data, numbers_at)
+    fields: dict[str, object] = dict(zip(names, numbers, strict=True))
     if message_type is Append:
-        prev_index, prev_term = numbers_struct.unpack_from(data, numbers_at)[:2]
-        fields["entries"] = split_frames(body, prev_index, prev_term, incarnation, term)
+        fields["entries"] = split_frames(data[body_at:], numbers[0], numbers[1], incarnation, term)
     elif message_type is SnapshotOffer:
-        fields["members"] = _checked_configuration(bytes(body))
-    elif len(body):
+        fields["members"] = _checked_configuration(bytes(data[body_at:]))
+    elif body_at < len(data):
         raise RemoteProtocolError(f"raft message type {code} has a body")
     if message_type is VoteRequest:
         fields["transfer"] = bool(flags & _FLAG_TRANSFER)
@@ -166,19 +178,26 @@ def split_frames(body: memoryview, prev_index: int, prev_term: int, incarnation:
         if length < FRAME_HEADER_BYTES or length > end - offset:
             raise RemoteProtocolError("a frame has an impossible length")
         frame = bytes(body[offset : offset + length])
-        header = parse_header(frame)
         index += 1
-        if header.log_index != index or header.incarnation != incarnation:
-            raise RemoteProtocolError(f"frame of index {header.log_index} arrived where {index} belongs")
-        if not entry_term <= header.term <= term:
-            raise RemoteProtocolError(f"frame {index} has term {header.term} after {entry_term} in an append of {term}")
-        if not verify(frame):
-            raise RemoteProtocolError(f"frame {index} has a wrong checksum")
-        if header.version > FRAME_VERSION:
-            raise RemoteProtocolError(f"frame {index} has version {header.version}, newer than {FRAME_VERSION}")
-        if header.kind == Kind.RAFT_CONFIG:
+        found = sound_entry(frame, index, incarnation)
+        if found is None:
+            raise _unsound(frame, index, incarnation)
+        frame_term, kind, version = found
+        if not entry_term <= frame_term <= term:
+            raise RemoteProtocolError(f"frame {index} has term {frame_term} after {entry_term} in an append of {term}")
+        if version > FRAME_VERSION:
+            raise RemoteProtocolError(f"frame {index} has version {version}, newer than {FRAME_VERSION}")
+        if kind == _CONFIGURATION:
             _checked_configuration(frame[FRAME_HEADER_BYTES:])
-        entry_term = header.term
-        entries.append(Entry(index=index, term=entry_term, kind=header.kind, frame=frame))
+        entry_term = frame_term
+        entries.append(Entry(index=index, term=entry_term, kind=kind, frame=frame))
         offset += length
     return entries
+
+
+def _unsound(frame: bytes, index: int, incarnation: int) -> RemoteProtocolError:
+    """What is wrong with a frame that is not the sound entry of this index."""
+    header = parse_header(frame)
+    if header.log_index != index or header.incarnation != incarnation:
+        return RemoteProtocolError(f"frame of index {header.log_index} arrived where {index} belongs")
+    return RemoteProtocolError(f"frame {index} has a wrong checksum")

@@ -240,6 +240,14 @@ def entry_frame(bytes data not None, Py_ssize_t offset, uint64_t index, uint64_t
     return frame, header.term, header.kind
 
 
+def sound_entry(bytes frame not None, uint64_t index, uint64_t incarnation):
+    """(term, kind, version) of a frame that is the entry of this index; None when it is damaged or another entry."""
+    cdef FrameHeader header
+    if not frame_is(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame), index, incarnation, &header):
+        return None
+    return header.term, header.kind, header.version
+
+
 def make_record(const uint8_t[::1] subject not None, const uint8_t[::1] hdr not None,
                 const uint8_t[::1] payload not None, *, int64_t ts_ns, uint16_t flags=0):
     """Encode one message as a record of a MESSAGES body."""
