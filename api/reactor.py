@@ -261,8 +261,6 @@ class Reactor:
                 if leave or self._scheduled or now_ns >= leave_ns:
                     break
                 wait_ns = min(leave_ns, next_deadline_ns()) - now_ns
-            # Bounded by LINGER_TOTAL_NS and one turn.
-            await trio.lowlevel.checkpoint()
 
     def _run_watched(self) -> bool:
         """Call the handlers of ready watched descriptors; True when one of them needs its task to run."""
@@ -276,7 +274,11 @@ class Reactor:
         return leave
 
     async def _wait_ready(self) -> None:
-        """Wait for a ready socket, or until a paused producer may be read again."""
+        """Wait for a ready socket, or until a paused producer may be read again.
+
+        Other tasks run meanwhile, also where a socket is ready already: trio asks the system in its next pass. So they
+        wait for LINGER_TOTAL_NS and one turn at most.
+        """
         wake_ns = self.plane.next_wake_ns()
         if not wake_ns:
             await trio.lowlevel.wait_readable(self.plane.fileno())

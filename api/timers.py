@@ -70,14 +70,14 @@ class TrioTimers:
         while True:
             while self._heap and self._heap[0][2].callback is None:
                 heapq.heappop(self._heap)
-            # A deadline that has passed, such as a consumer's with more to deliver, does not pay for a wait.
+            # One round of callbacks at most between two passes of the scheduler.
             if self.next_deadline_ns() > self.clock.mono_ns():
                 await self._wait()
+            else:  # a deadline that has passed, such as a consumer's with more to deliver, does not pay for a wait
+                await trio.lowlevel.checkpoint()
             self._wake = trio.Event()
             if self.run_due():
                 self.end_turn()
-            # One round of callbacks at most between two checkpoints.
-            await trio.lowlevel.checkpoint()
 
     async def _wait(self) -> None:
         """Return at the earliest deadline, or when an earlier one is added."""
