@@ -158,17 +158,20 @@ class Logins:
         cid = session.cid
         if self.registry is not None and not document.get("jwt") and (default := self.registry.rules.default_sentinel):
             document = {**document, "jwt": default}
+        session.is_called = False
+        document = self._by_default(session, document)
         offered = credentials_of(document)
         if not self._trusts_proxy(session, document):
             return self._refuse(session, offered, "proxy is not trusted", Reason.PROXY_NOT_TRUSTED)
         facts = self._facts_of(session)
-        if self.callouts is not None and not self.callouts.is_exempt(offered):
+        authenticator = self._authenticator_of(session)
+        if self.callouts is not None and not self.callouts.may_stand(offered, authenticator.rules):
             return self._ask(session, document, facts, None)
-        outcome = self._authenticator_of(session).judge(offered, facts)
+        outcome = authenticator.judge(offered, facts)
         if not is_last and self._looks_up(session, document, outcome):
             return PENDING
-        if self.callouts is not None and isinstance(outcome, Verdict) and (rules := self.callouts.rules_for(outcome)):
-            return self._ask(session, document, facts, rules)
+        if (service := self._service_for(offered, outcome)) is not None:
+            return self._ask(session, document, facts, service)
         if isinstance(outcome, SlowCheck):
             queued = self.checks.submit(
                 session.ip,
@@ -179,6 +182,27 @@ class Logins:
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
+
+    def _by_default(self, session: Session, document: dict[str, Any]) -> dict[str, Any]:
+        """What a service is asked about that judges clients: one without a name has that of `no_auth_user`."""
+        rules = self._authenticator_of(session).rules
+        user = rules.by_name.get(rules.no_auth_user)
+        if user is None or self.callouts is None or not credentials_of(document).is_blank:
+            return document
+        return {**document, "user": user.name, "pass": user.password.offered_by_default}
+
+    def _service_for(self, offered: Credentials, outcome: Outcome) -> CalloutRules | None:
+        """The service that is asked although there is an outcome.
+
+        It is that of the account, or the one of the configuration, where another user was judged than those that are
+        left to the configuration, or one of them was refused.
+        """
+        if self.callouts is None:
+            return None
+        found = outcome.outcome if isinstance(outcome, SlowCheck) else outcome
+        if isinstance(found, Verdict):
+            return self.callouts.rules_for(found) if self.callouts.stands(found) else self.callouts.rules
+        return self.callouts.rules if self.callouts.is_asked_after(offered) else None
 
     def _looks_up(self, session: Session, document: dict[str, Any], outcome: Outcome) -> bool:
         """Whether the account of a refused user is looked up, and the client judged again after that."""
@@ -191,6 +215,7 @@ class Logins:
         """Let a service say who a client is: that of the configuration, or an account's."""
         assert self.callouts is not None
         done = partial(self._answered, session.cid, document)
+        session.is_called = True
         is_asked = self.callouts.ask(session, document, facts, done, rules)
         refused = "too many callouts are in flight"
         return PENDING if is_asked else self._refuse(session, credentials_of(document), refused)
@@ -212,7 +237,7 @@ class Logins:
 
     def is_judged_elsewhere(self, session: Session) -> bool:
         """Whether a service said who this client is, and not the rules."""
-        return self.callouts is not None and not self.callouts.is_exempt(self._offered_by(session))
+        return session.is_called
 
     def bounded(self, verdict: Verdict) -> Verdict:
         """The verdict, without what a client may not do however it is listed."""
@@ -264,6 +289,16 @@ class Logins:
     def _hashed(self, cid: int, document: dict[str, Any], check: SlowCheck, *, same: bool) -> None:
         """A password was compared."""
         assert self._reactor is not None
+        session = self.sessions.by_cid.get(cid)
+        if session is not None and not same and self.callouts is not None:
+            offered = credentials_of(document)
+            if self.callouts.is_asked_after(offered):
+                options = self._ask(session, document, self._facts_of(session), None)
+                if not options.is_pending:
+                    assert self._plane is not None
+                    self._plane.release(cid, options)
+                self._reactor.end_turn()
+                return
         self._answered(cid, document, check.outcome if same else LoginRefusal("wrong secret"))
         self._reactor.end_turn()
 
@@ -312,7 +347,7 @@ class Logins:
 
     def _silent(self, session: Session) -> ConnectOptions:
         verdict = self._authenticator_of(session).judge_silent(self._facts_of(session))
-        if verdict is None:
+        if verdict is None or (self.callouts is not None and not self.callouts.stands(verdict)):
             return self._refuse(session, Credentials(), "no CONNECT")
         return self._admit(session, ConnectOptions(), verdict)
 

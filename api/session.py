@@ -55,6 +55,7 @@ class Session:
     is_awaited: bool = False  # a header of its proxy, which may give another address
     nonce: str = ""  # what a user with a key signs
     proxy_key: str = ""  # of the trusted proxy that speaks for the client
+    is_called: bool = False  # a service said who it is
     named: str = ""  # the user that a refused CONNECT named
     document: dict[str, Any] | None = attrs.field(default=None, repr=False)  # of the last CONNECT: it has secrets
 

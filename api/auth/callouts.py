@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.api.auth.callout import SUBJECT, Asked, Question, judge_answer, without_asking
-from jetraft.api.auth.rules import CalloutRules
+from jetraft.api.auth.rules import AuthRules, CalloutRules
 from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
@@ -101,9 +101,34 @@ class Callouts:
             self._sealers[rules.xkey] = SealingKeys.new(rules.xkey)
         return self._sealers.get(rules.xkey)
 
-    def is_exempt(self, offered: Credentials) -> bool:
-        """Whether a client is judged without a service, or before one: with operators it has a token first."""
-        return self.rules is None or (offered.nkey or offered.user) in self.rules.users
+    def may_stand(self, offered: Credentials, listed: AuthRules) -> bool:
+        """Whether the configuration may say who a client is, so that it is judged before a service is asked.
+
+        With operators it always is: a client has a token first. What the client names is not who it is: `stands` has
+        the last word.
+        """
+        if self.rules is None:
+            return True
+        names = [name for name in (offered.nkey, offered.user) if name]
+        if any(name in self.rules.users for name in names):
+            return True
+        found = [user for name in names if (user := listed.named(name)) is not None]
+        return any(self._is_left(user.account) for user in found)
+
+    def stands(self, verdict: Verdict) -> bool:
+        """Whether a verdict of the configuration holds without the service."""
+        if self.rules is None or verdict.user in self.rules.users:
+            return True
+        return self._is_left(verdict.account)
+
+    def is_asked_after(self, refused: Credentials) -> bool:
+        """Whether the service is asked about whom the configuration has refused; not about those it never judges."""
+        return self.rules is not None and not {refused.nkey, refused.user} & self.rules.users
+
+    def _is_left(self, account: str) -> bool:
+        """Whether users of an account are left to the configuration: it is none of `allowed_accounts`."""
+        delegated = self.rules.delegated if self.rules is not None else None
+        return delegated is not None and account not in delegated
 
     def rules_for(self, verdict: Verdict) -> CalloutRules | None:
         """Whose service says who this is, which has a token of an account with one; None: the verdict stands."""

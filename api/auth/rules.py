@@ -49,6 +49,7 @@ class CalloutRules:
     xkey: str = ""  # the key for which requests are sealed; empty: they are not
     allowed: frozenset[str] | None = None  # of a signed account: others in which it may put a client, `*`: all
     signers: frozenset[str] = frozenset()  # of a signed account: keys that sign for it, beside its own
+    delegated: frozenset[str] | None = None  # accounts of the configuration whose users it judges; None: all
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +70,10 @@ class AuthRules:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "by_name", MappingProxyType({user.name: user for user in self.users}))
         object.__setattr__(self, "by_nkey", MappingProxyType({user.nkey: user for user in self.nkeys}))
+
+    def named(self, name: str) -> PasswordUser | NkeyUser | None:
+        """The listed user of a name or a key."""
+        return self.by_name.get(name) or self.by_nkey.get(name)
 
     @property
     def required(self) -> bool:

@@ -36,6 +36,11 @@ class Credentials:
         return not (self.user or self.password or self.token)
 
     @property
+    def is_blank(self) -> bool:
+        """True when nothing is offered at all."""
+        return self.names_nobody and not (self.nkey or self.signature or self.jwt)
+
+    @property
     def named(self) -> str:
         """Whom the log line of a refusal names, behind a dash; nothing when none was named."""
         from jetraft.store.model.gosyntax import go_quote  # noqa: PLC0415  only a refusal needs it

@@ -8,6 +8,7 @@ from jetraft.api.auth.rules import AuthRules, CalloutRules
 from jetraft.api.auth.sealing import is_curve_key
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.values import text
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -38,6 +39,13 @@ def users(_key: str, value: Any) -> frozenset[str]:
     return frozenset(value)
 
 
+def allowed(_key: str, value: Any) -> frozenset[str] | None:
+    """Accounts whose users the service judges; an empty list is all."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise OptionsError(f"Expected allowed accounts field to be an array, got {go_type(value)}")
+    return frozenset(value) or None
+
+
 def xkey(_key: str, value: Any) -> str:
     """The key for which requests are sealed."""
     if not isinstance(value, str) or not is_curve_key(value):
@@ -50,6 +58,7 @@ KEYS: Mapping[str, Apply] = {
     **spelled(put("account", text), "account", "acc"),
     **spelled(put("users", users), "auth_users", "users"),
     **spelled(put("xkey", xkey), "xkey", "key"),
+    "allowed_accounts": put("delegated", allowed),
 }
 
 
@@ -63,5 +72,8 @@ def check_callout(rules: AuthRules, accounts: frozenset[str]) -> None:
     for name in sorted(callout.users):
         if name not in rules.by_name and name not in rules.by_nkey and name != rules.username:
             raise OptionsError(f"Authorization callout user {go_quote(name)} not valid")
-    if rules.no_auth_user:
-        raise OptionsError("no_auth_user with auth_callout is not served by jetraft yet")
+    for account in sorted(callout.delegated or ()):
+        if account not in accounts:
+            raise OptionsError(f"auth_callout allowed account {go_quote(account)} not found in configured accounts")
+    if rules.no_auth_user in rules.by_nkey:
+        raise OptionsError("no_auth_user of a key with auth_callout is not served by jetraft yet")

@@ -103,6 +103,49 @@ def test_who_is_in_the_services_account_does_not_ask_it(server: Server) -> None:
         assert refused in lines(server, publish, user="x")
 
 
+def test_whom_the_service_judges_is_not_for_the_client_to_say(server: Server) -> None:
+    with CalloutService(server.address, SERVICE, lambda request: answer(ISSUER, request, error="no")) as service:
+        assert lines(server, user="known", **{"pass": "k"}, nkey="service") == [VIOLATION]
+        assert len(service.requests) == 1
+        assert lines(server, **SERVICE, nkey="x") == []
+        assert len(service.requests) == 1
+
+
+SHARED = CONFIG.replace("auth_users: [service]", "auth_users: [service], allowed_accounts: [A]").replace(
+    "jetstream: enabled", "jetstream: enabled, users: [ { user: inside, password: i } ]"
+)
+HASHED = "$2a$04$hucVEEEereP8vRzGzg.UNuqjx7UExpbUgxcTT/DPDOnaciWB9rXlu"  # of `h`
+
+
+@pytest.fixture(params=KINDS, scope="module")
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    hashed = SHARED.replace("password: k }", f'password: k }}, {{ user: hashed, password: "{HASHED}" }}')
+    config = f"no_auth_user: inside\n{hashed}"
+    with Server(request.param, directory=tmp_path_factory.mktemp("shared"), config=config) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("login", "asked_about"),
+    [
+        ({"user": "inside", "pass": "i"}, "inside"),
+        ({"user": "known", "pass": "k"}, None),
+        ({"user": "hashed", "pass": "h"}, None),
+        ({"user": "known", "pass": "wrong"}, "known"),
+        ({"user": "hashed", "pass": "wrong"}, "hashed"),
+        ({"user": "ghost", "pass": "g"}, "ghost"),
+        ({}, "inside"),
+    ],
+)
+def test_users_of_accounts_that_are_not_allowed_are_left_to_the_configuration(
+    shared: Server, login: dict[str, str], asked_about: str | None
+) -> None:
+    with CalloutService(shared.address, SERVICE, good) as service:
+        assert lines(shared, **login) == []
+        found = [request["nats"]["connect_opts"].get("user") for request in service.requests]
+    assert found == ([] if asked_about is None else [asked_about])
+
+
 def by_stranger(request: Request) -> bytes:
     return answer(ISSUER, request, jwt=user_token(STRANGER, request))
 
@@ -206,7 +249,8 @@ def test_nothing_secret_is_logged(tmp_path: Path) -> None:
         (CALLOUT.replace("[service]", "[other]"), 'user "other" not valid'),
         (CALLOUT.replace("account: AUTH", "account: X"), 'account "X" not valid'),
         (CALLOUT.replace("account: AUTH", "xkey: XAAA"), "valid public xkey"),
-        (f'{CALLOUT} }}\nno_auth_user: known\nlame_duck_duration: "30s"\n#', "not served by jetraft yet"),
+        (CALLOUT.replace("account: AUTH", "account: AUTH, allowed_accounts: [A, X]"), 'allowed account "X" not found'),
+        (CALLOUT.replace("account: AUTH", "account: AUTH, allowed_accounts: A"), "Expected allowed accounts"),
     ],
 )
 def test_a_callout_that_is_incomplete_is_refused(tmp_path: Path, changed: str, words: str) -> None:
