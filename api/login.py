@@ -159,18 +159,19 @@ class Logins:
         if self.registry is not None and not document.get("jwt") and (default := self.registry.rules.default_sentinel):
             document = {**document, "jwt": default}
         session.is_called = False
-        document = self._by_default(session, document)
+        authenticator = self._authenticator_of(session)
+        if self.callouts is not None:
+            document = self.callouts.by_default(document, credentials_of(document), authenticator.rules)
         offered = credentials_of(document)
         if not self._trusts_proxy(session, document):
             return self._refuse(session, offered, "proxy is not trusted", Reason.PROXY_NOT_TRUSTED)
         facts = self._facts_of(session)
-        authenticator = self._authenticator_of(session)
         if self.callouts is not None and not self.callouts.may_stand(offered, authenticator.rules):
             return self._ask(session, document, facts, None)
         outcome = authenticator.judge(offered, facts)
         if not is_last and self._looks_up(session, document, outcome):
             return PENDING
-        if (service := self._service_for(offered, outcome)) is not None:
+        if self.callouts is not None and (service := self.callouts.service_for(offered, outcome)) is not None:
             return self._ask(session, document, facts, service)
         if isinstance(outcome, SlowCheck):
             queued = self.checks.submit(
@@ -182,27 +183,6 @@ class Logins:
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
-
-    def _by_default(self, session: Session, document: dict[str, Any]) -> dict[str, Any]:
-        """What a service is asked about that judges clients: one without a name has that of `no_auth_user`."""
-        rules = self._authenticator_of(session).rules
-        user = rules.by_name.get(rules.no_auth_user)
-        if user is None or self.callouts is None or not credentials_of(document).is_blank:
-            return document
-        return {**document, "user": user.name, "pass": user.password.offered_by_default}
-
-    def _service_for(self, offered: Credentials, outcome: Outcome) -> CalloutRules | None:
-        """The service that is asked although there is an outcome.
-
-        It is that of the account, or the one of the configuration, where another user was judged than those that are
-        left to the configuration, or one of them was refused.
-        """
-        if self.callouts is None:
-            return None
-        found = outcome.outcome if isinstance(outcome, SlowCheck) else outcome
-        if isinstance(found, Verdict):
-            return self.callouts.rules_for(found) if self.callouts.stands(found) else self.callouts.rules
-        return self.callouts.rules if self.callouts.is_asked_after(offered) else None
 
     def _looks_up(self, session: Session, document: dict[str, Any], outcome: Outcome) -> bool:
         """Whether the account of a refused user is looked up, and the client judged again after that."""
@@ -216,7 +196,7 @@ class Logins:
         assert self.callouts is not None
         done = partial(self._answered, session.cid, document)
         session.is_called = True
-        is_asked = self.callouts.ask(session, document, facts, done, rules)
+        is_asked = self.callouts.ask(self.callouts.asker_of(session, document), document, facts, done, rules)
         refused = "too many callouts are in flight"
         return PENDING if is_asked else self._refuse(session, credentials_of(document), refused)
 

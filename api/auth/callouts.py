@@ -17,13 +17,14 @@ from jetraft.api.auth.callout import SUBJECT, Asked, Question, judge_answer, wit
 from jetraft.api.auth.rules import AuthRules, CalloutRules
 from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
+from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.interfaces import payer_of
 from jetraft.api.outbox import PlaneOutbox, PlaneOutboxes
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.session import Session, Sessions
+from jetraft.api.tls.facts import TlsState
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -42,10 +43,19 @@ STARTS_WITH: Final = b"eyJ"  # a token that is not sealed
 Done = Callable[[Verdict | LoginRefusal], None]
 
 
+@attrs.frozen(kw_only=True)
+class Asker:
+    """A connection that a service is asked about: what the request says of it, and whether it is still there."""
+
+    ip: str
+    client: Mapping[str, Any]
+    tls: Mapping[str, Any] | None
+    is_present: Callable[[], bool]
+
+
 @attrs.frozen
 class _Asking:
-    cid: int
-    ip: str
+    asker: Asker
     asked: Asked
     facts: ConnectionFacts = attrs.field(repr=False)
     done: Done
@@ -101,29 +111,46 @@ class Callouts:
             self._sealers[rules.xkey] = SealingKeys.new(rules.xkey)
         return self._sealers.get(rules.xkey)
 
-    def may_stand(self, offered: Credentials, listed: AuthRules) -> bool:
+    def may_stand(self, offered: Credentials, listed: AuthRules | None) -> bool:
         """Whether the configuration may say who a client is, so that it is judged before a service is asked.
 
         With operators it always is: a client has a token first. What the client names is not who it is: `stands` has
-        the last word.
+        the last word. Without `listed` users of no account are left to the configuration, as with nats-server those
+        that leaf nodes connect as are not.
         """
         if self.rules is None:
             return True
         names = [name for name in (offered.nkey, offered.user) if name]
         if any(name in self.rules.users for name in names):
             return True
-        found = [user for name in names if (user := listed.named(name)) is not None]
+        found = [user for name in names if listed is not None and (user := listed.named(name)) is not None]
         return any(self._is_left(user.account) for user in found)
 
-    def stands(self, verdict: Verdict) -> bool:
+    def stands(self, verdict: Verdict, *, of_leaf: bool = False) -> bool:
         """Whether a verdict of the configuration holds without the service."""
         if self.rules is None or verdict.user in self.rules.users:
             return True
-        return self._is_left(verdict.account)
+        return not of_leaf and self._is_left(verdict.account)
 
     def is_asked_after(self, refused: Credentials) -> bool:
         """Whether the service is asked about whom the configuration has refused; not about those it never judges."""
         return self.rules is not None and not {refused.nkey, refused.user} & self.rules.users
+
+    def service_for(self, offered: Credentials, outcome: Outcome, *, of_leaf: bool = False) -> CalloutRules | None:
+        """The service that is asked although there is an outcome.
+
+        It is that of the account, or the one of the configuration, where another user was judged than those that are
+        left to the configuration, or one of them was refused.
+        """
+        found = outcome.outcome if isinstance(outcome, SlowCheck) else outcome
+        if isinstance(found, Verdict):
+            return self.rules_for(found) if self.stands(found, of_leaf=of_leaf) else self.rules
+        return self.rules if self.is_asked_after(offered) else None
+
+    def by_default(self, document: dict[str, Any], offered: Credentials, listed: AuthRules) -> dict[str, Any]:
+        """A CONNECT that names no user, as one of `no_auth_user`: that is who the service is asked about."""
+        user = listed.by_name.get(listed.no_auth_user) if self.rules is not None and offered.is_blank else None
+        return document if user is None else {**document, "user": user.name, "pass": user.password.offered_by_default}
 
     def _is_left(self, account: str) -> bool:
         """Whether users of an account are left to the configuration: it is none of `allowed_accounts`."""
@@ -145,9 +172,20 @@ class Callouts:
         """Where the service may put a client."""
         return {GLOBAL_ACCOUNT, *(account.name for account in self.sessions.options.accounts)}
 
+    def asker_of(self, session: Session, document: Mapping[str, Any]) -> Asker:
+        """A client that a service is asked about."""
+        kind = "nats" if session.web is None else "websocket"
+        about = {"host": session.ip, "id": session.cid, "kind": "Client", "type": kind}
+        return Asker(
+            ip=session.ip,
+            client={**about, **names_of(document, session.nonce)},
+            tls=tls_of(session.tls),
+            is_present=lambda: session.cid in self.sessions.by_cid,
+        )
+
     def ask(
         self,
-        session: Session,
+        asker: Asker,
         document: Mapping[str, Any],
         facts: ConnectionFacts,
         done: Done,
@@ -156,20 +194,20 @@ class Callouts:
         """Ask who a client is; `done` is called with the answer, in a later turn. False: too many are asked about."""
         rules, identity = rules or self.rules, self.sessions.identity
         assert rules is not None
-        if self._outboxes is None or self._reactor is None or not self._has_room(session.ip):
+        if self._outboxes is None or self._reactor is None or not self._has_room(asker.ip):
             self.refused += 1
             return False
         asked = Asked(user_key=new_user_key(), server_id=identity.server_id, accounts=self.accounts)
         word, now_s = secrets.token_urlsafe(TOKEN_BYTES), facts.unix_ns // NS_PER_S
-        self._in_flight[word] = _Asking(session.cid, session.ip, asked, facts, done, rules)
+        self._in_flight[word] = _Asking(asker, asked, facts, done, rules)
         self.asked += 1
         question = Question(
             rules=rules,
             server=self._server(rules),
             user_key=asked.user_key,
-            client=client_of(session, document),
+            client=asker.client,
             document=document,
-            tls=tls_of(session),
+            tls=asker.tls,
             now_s=now_s,
             expires_s=now_s + max(1, self.sessions.options.auth_timeout_ns // NS_PER_S),
         )
@@ -186,9 +224,8 @@ class Callouts:
     def _has_room(self, ip: str) -> bool:
         """Whether one more may be asked about, after those that have gone are forgotten."""
         if len(self._in_flight) >= min(IN_FLIGHT_MAX, ADDRESS_MAX):
-            present = self.sessions.by_cid
-            self._in_flight = {word: one for word, one in self._in_flight.items() if one.cid in present}
-            by_address = Counter(payer_of(one.ip) for one in self._in_flight.values())
+            self._in_flight = {word: one for word, one in self._in_flight.items() if one.asker.is_present()}
+            by_address = Counter(payer_of(one.asker.ip) for one in self._in_flight.values())
             return len(self._in_flight) < IN_FLIGHT_MAX and by_address[payer_of(ip)] < ADDRESS_MAX
         return True
 
@@ -217,7 +254,7 @@ class Callouts:
     def _answered(self, payload: bytes, asking: _Asking, *, is_last: bool = False) -> None:
         outcome = self._judge(payload, asking)
         again = partial(self._answered, payload, asking, is_last=True)
-        if is_last or self.lookups is None or not self.lookups.seeks(outcome, asking.ip, again):
+        if is_last or self.lookups is None or not self.lookups.seeks(outcome, asking.asker.ip, again):
             asking.done(outcome)
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
@@ -236,25 +273,23 @@ class Callouts:
         return {"asked": self.asked, "not_asked": self.refused, "in_flight": len(self._in_flight)}
 
 
-def client_of(session: Session, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the request says of the connection."""
+def names_of(document: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """What a CONNECT says of who it is from, and what was signed for it."""
     found = {
         "user": document.get("nkey") or document.get("user"),
         "name": document.get("name"),
-        "nonce": session.nonce if document.get("sig") else "",
+        "nonce": nonce if document.get("sig") else "",
     }
-    named = {key: value for key, value in found.items() if value}
-    kind = "nats" if session.web is None else "websocket"
-    return {"host": session.ip, "id": session.cid, "kind": "Client", "type": kind, **named}
+    return {key: value for key, value in found.items() if value}
 
 
-def tls_of(session: Session) -> dict[str, Any] | None:
+def tls_of(state: TlsState | None) -> dict[str, Any] | None:
     """What the request says of the connection's TLS."""
-    if session.tls is None:
+    if state is None:
         return None
-    chain = [ssl.DER_cert_to_PEM_cert(one) for one in session.tls.certificates]
+    chain = [ssl.DER_cert_to_PEM_cert(one) for one in state.certificates]
     return {
-        "version": session.tls.version,
-        "cipher": session.tls.cipher,
+        "version": state.version,
+        "cipher": state.cipher,
         **({"verified_chains": [chain]} if chain else {}),
     }

@@ -220,15 +220,13 @@ def tls_of(settings: Settings) -> TlsOptions | None:
     return from_flags(settings)
 
 
-def leaf_options(settings: Settings, rules: AuthRules, trust: TrustOptions | None) -> LeafOptions | None:
+def leaf_options(settings: Settings, trust: TrustOptions | None) -> LeafOptions | None:
     """Leaf nodes and hubs. Raises OptionsError for an account that is not configured."""
     options: LeafOptions | None = settings.get("leafnodes")
     if options is None or not (options.listens or options.remotes):
         return None
     if trust is not None:
         return leaf_options_of_operators(options)
-    if options.listens and rules.callout is not None and not options.auth.required:
-        raise OptionsError('"leafnodes" without users of its own beside "auth_callout" is not served by jetraft yet')
     named = (account.name for account in settings.get("accounts") or ())
     known = {GLOBAL_ACCOUNT, system_account(settings, trust), *named}
     users = [options.account or GLOBAL_ACCOUNT, *(user.account for user in options.auth.users)]
@@ -308,7 +306,7 @@ def build_options(settings: Settings) -> Options:
     if tls is not None:  # a client that says nothing is to hear of the handshake, not of its name
         plain.setdefault("auth_timeout_ns", tls.timeout_ns + NS_PER_S)
     trust, rules = trust_of(settings), auth_rules(settings)
-    system, leafs = system_account(settings, trust), leaf_options(settings, rules, trust)
+    system, leafs = system_account(settings, trust), leaf_options(settings, trust)
     check_extension(settings, system, leafs)
     options = Options(
         **plain,

@@ -43,12 +43,17 @@ def leaf_user(block: Any) -> PasswordUser:
         **spelled(put("user", text), "user", "username"),
         **spelled(put("password", secret_text), "pass", "password"),
         "account": put("account", text),
+        "proxy_required": put("proxy_required", boolean),
     }
     apply_all("leafnodes.authorization.users", block, keys, found)
     if not found.get("user"):
         raise OptionsError("User entry requires a user")
-    account = found.get("account") or GLOBAL_ACCOUNT
-    return PasswordUser(name=found["user"], password=Secret(found.get("password", "")), account=account)
+    return PasswordUser(
+        name=found["user"],
+        password=Secret(found.get("password", "")),
+        account=found.get("account") or GLOBAL_ACCOUNT,
+        proxy_required=found.get("proxy_required", False),
+    )
 
 
 def leaf_users(_key: str, value: Any) -> tuple[PasswordUser, ...]:
@@ -81,6 +86,7 @@ def authorization(settings: Settings, value: Any) -> None:
         "users": put("users", leaf_users),
         "nkey": put("nkey", leaf_nkey),
         "timeout": put("timeout", duration_ns),
+        "proxy_required": put("proxy_required", boolean),
     }
     apply_all("leafnodes.authorization", value, keys, found)
     if found.get("users") and found.get("user"):
@@ -91,6 +97,7 @@ def authorization(settings: Settings, value: Any) -> None:
         nkeys=(NkeyUser(nkey=nkey),) if nkey else (),
         username=found.get("user", ""),
         password=Secret(found.get("password", "")),
+        proxy_required=found.get("proxy_required", False),
     )
     timeout = {"auth_timeout_ns": found["timeout"]} if found.get("timeout") else {}
     settings["auth"] = {"auth": rules, "account": found.get("account", ""), **timeout}

@@ -9,8 +9,6 @@ def words(text: str) -> frozenset[str]:
 
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
-    "leafnodes.authorization": words("proxy_required"),
-    "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
     "jetstream.limits": words("max_ha_assets"),
 }

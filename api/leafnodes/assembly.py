@@ -72,7 +72,14 @@ class LeafParts:
             itself,
             clock,
             say,
-            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator, logins.lookups),
+            LeafEntry(
+                leaf,
+                identity.cluster_name,
+                lambda: logins.authenticator,
+                logins.lookups,
+                logins.callouts,
+                options.proxies,
+            ),
             logins.checks,
             logins.verifications,
             DomainNames(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.auth.authenticator import Authenticator
-from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, Outcome, Verdict
+from jetraft.api.auth.nkeys import signed, signed_by_one
+from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, Verdict
+from jetraft.api.connect import credentials_of
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
@@ -17,10 +18,13 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote
 
 if TYPE_CHECKING:
+    from jetraft.api.auth.callouts import Callouts
     from jetraft.api.auth.claims import AccountClaims
     from jetraft.api.auth.lookups import AccountLookups
+    from jetraft.api.auth.rules import CalloutRules
     from jetraft.api.auth.trust import Eviction
 
+Done = Callable[[Verdict | LoginRefusal], None]
 LEAFNODE: Final = "LEAFNODE"
 
 
@@ -32,6 +36,8 @@ class LeafEntry:
     cluster: str  # of this server
     fallback: Callable[[], Authenticator]
     lookups: "AccountLookups | None" = None
+    callouts: "Callouts | None" = None  # of clients, and of leaf nodes that have no rules of their own
+    proxies: tuple[str, ...] = ()  # keys of those that may speak for others
     own: Authenticator = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -45,21 +51,68 @@ class LeafEntry:
     def is_costly(self, offered: Credentials) -> bool:
         """Whether a signature is verified to find out who this is."""
         authenticator = self.authenticator
-        return authenticator.judge_token is not None or bool(authenticator.rules.nkeys and offered.nkey)
+        is_signed = authenticator.judge_token is not None or bool(authenticator.rules.nkeys and offered.nkey)
+        return is_signed or self.called is not None or bool(self.proxies)
 
-    def judge(self, link: LeafLink, offered: Credentials, unix_ns: int) -> Outcome:
-        """Who this is."""
-        nonce, tls = link.nonce.encode(), self.options.tls
+    @property
+    def called(self) -> "Callouts | None":
+        """Where a service is asked, if one is."""
+        return self.callouts if self.authenticator is not self.own else None
+
+    def trusts_proxy(self, link: LeafLink) -> bool:
+        """Note which trusted proxy speaks for a leaf node; False: one that is not trusted claims to."""
+        signature = link.document.get("proxy_sig")
+        link.proxy_key = signed_by_one(self.proxies, signature, link.nonce.encode()) if signature else ""
+        return bool(link.proxy_key) or not signature
+
+    def facts_of(self, link: LeafLink, unix_ns: int) -> ConnectionFacts:
+        """What is known of a leaf node without being told by it."""
+        nonce, tls, is_proxied = link.nonce.encode(), self.options.tls, bool(link.proxy_key)
         if tls is not None and tls.verify_and_map and self.own.rules.users:
             user = mapped_user(link.tls, self.own.rules.by_name)
-            facts = ConnectionFacts(kind=LEAFNODE, nonce=nonce, maps_certificates=True, certificate_user=user)
-            return self.own.judge(offered, facts)
-        facts = ConnectionFacts(kind=LEAFNODE, nonce=nonce, ip=link.ip, unix_ns=unix_ns)
-        return self.authenticator.judge(offered, facts)
+            return ConnectionFacts(
+                kind=LEAFNODE, nonce=nonce, maps_certificates=True, certificate_user=user, is_proxied=is_proxied
+            )
+        return ConnectionFacts(kind=LEAFNODE, nonce=nonce, ip=link.ip, unix_ns=unix_ns, is_proxied=is_proxied)
 
-    def seeks(self, link: LeafLink, outcome: Outcome, again: Callable[[], None]) -> bool:
+    def judge(self, link: LeafLink, offered: Credentials, unix_ns: int) -> "Outcome | CalloutRules":
+        """Who this is, or the service that is asked."""
+        called, authenticator = self.called, self.authenticator
+        if called is not None and called.rules is not None and not called.may_stand(offered, None):
+            return called.rules
+        facts = self.facts_of(link, unix_ns)
+        outcome = (self.own if facts.maps_certificates else authenticator).judge(offered, facts)
+        service = None if called is None else called.service_for(offered, outcome, of_leaf=True)
+        return outcome if service is None else service
+
+    def offered_by(self, link: LeafLink) -> Credentials:
+        """Whom a leaf node names; where a service judges, one without a name is `no_auth_user`."""
+        offered, called = credentials_of(link.document), self.called
+        if called is not None:
+            link.document = called.by_default(link.document, offered, self.authenticator.rules)
+        return credentials_of(link.document)
+
+    def ask(
+        self, link: LeafLink, service: "CalloutRules", unix_ns: int, present: Callable[[], bool], done: Done
+    ) -> bool:
+        """Ask a service who this is; `done` is called with its answer. False: too many are asked about."""
+        from jetraft.api.auth.callouts import Asker, names_of, tls_of  # noqa: PLC0415  where there is one
+
+        assert self.callouts is not None
+        about = {"host": link.ip, "id": link.cid, "kind": "Leafnode", **names_of(link.document, link.nonce)}
+        asker = Asker(ip=link.ip, client=about, tls=tls_of(link.tls), is_present=present)
+        return self.callouts.ask(asker, link.document, self.facts_of(link, unix_ns), done, service)
+
+    def bounded(self, verdict: Verdict) -> Verdict:
+        """The verdict, without what a leaf node may not do however it is listed."""
+        called = self.called
+        return verdict if called is None else called.bounded(verdict)
+
+    def seeks(self, link: LeafLink, outcome: "Outcome | CalloutRules", again: Callable[[], None]) -> bool:
         """Whether the account of a refused user is looked up, and the leaf node judged again after that."""
-        return self.lookups is not None and self.lookups.seeks(outcome, link.ip, again)
+        if self.lookups is None or not isinstance(outcome, LoginRefusal):
+            return False
+        return self.lookups.seeks(outcome, link.ip, again)
 
     @staticmethod
     def is_full(link: LeafLink, links: Iterable[LeafLink]) -> bool:

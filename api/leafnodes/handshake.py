@@ -16,7 +16,7 @@ URLS_MAX: Final = 64  # of a hub's cluster
 NAME_CHARS_MAX: Final = 255
 TEXTS: Final = (
     "user", "pass", "auth_token", "nkey", "sig", "jwt", "name", "server_id", "cluster",
-    "domain", "version", "remote_account",
+    "domain", "version", "remote_account", "proxy_sig",
 )  # fmt: skip
 FLAGS: Final = ("headers", "jetstream", "is_hub", "isolate_leafnode_interest", "deny_pub_is_set")
 

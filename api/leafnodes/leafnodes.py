@@ -16,9 +16,9 @@ import attrs
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.log_budget import LogBudget
+from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
-from jetraft.api.connect import credentials_of
 from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
 from jetraft.api.leafnodes.entry import LeafEntry
@@ -201,10 +201,11 @@ class Leafnodes:
             self.fail(link, str(error))
             return
         self.accepted.told(link, document.get("compress_mode"))
-        offered = credentials_of(document)
         if document.get("lang"):
             self.end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
             return
+        link.document = document
+        offered = self.entry.offered_by(link)
         assert self._reactor is not None
         if self.entry.is_costly(offered) and not self.verifications.may_now(self._reactor.turns):
             self.plane.hold(link.cid)
@@ -215,13 +216,31 @@ class Leafnodes:
     def _judge(self, link: LeafLink, offered: Credentials, *, is_last: bool = False) -> None:
         if link.cid not in self.links:
             return
+        if not self.entry.trusts_proxy(link):
+            self._refuse(link, offered, Reason.PROXY_NOT_TRUSTED)
+            return
         outcome = self.entry.judge(link, offered, self.clock.unix_ns())
         if not is_last and self.entry.seeks(link, outcome, partial(self._judge, link, offered, is_last=True)):
             self.plane.hold(link.cid)
         elif isinstance(outcome, SlowCheck):
             self._hash(link, offered, outcome)
+        elif isinstance(outcome, CalloutRules):
+            self._ask(link, offered, outcome)
         else:
             self._settle(link, offered, outcome)
+
+    def _ask(self, link: LeafLink, offered: Credentials, service: CalloutRules) -> None:
+        """Let a service say who this is. Its answer comes in a later turn."""
+        self.plane.hold(link.cid)
+        done = partial(self._answered, link, offered)
+        if not self.entry.ask(link, service, self.clock.unix_ns(), lambda: link.cid in self.links, done):
+            self._refuse(link, offered)
+
+    def _answered(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
+        if link.cid in self.links:
+            self._settle(link, offered, outcome)
+            assert self._reactor is not None
+            self._reactor.kick()
 
     def _hash(self, link: LeafLink, offered: Credentials, check: SlowCheck) -> None:
         self.plane.hold(link.cid)
@@ -236,17 +255,26 @@ class Leafnodes:
             self._refuse(link, offered)
 
     def _hashed(self, link: LeafLink, offered: Credentials, check: SlowCheck, *, same: bool) -> None:
-        if link.cid in self.links:
-            self._settle(link, offered, check.outcome if same else LoginRefusal("wrong secret"))
-            assert self._reactor is not None
-            self._reactor.end_turn()
+        if link.cid not in self.links:
+            return
+        outcome = check.outcome if same else LoginRefusal("wrong secret")
+        called = self.entry.called
+        service = None if same or called is None else called.service_for(offered, outcome, of_leaf=True)
+        if service is not None:
+            self._ask(link, offered, service)
+        else:
+            self._settle(link, offered, outcome)
+        assert self._reactor is not None
+        self._reactor.end_turn()
 
     def _settle(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
         """Admit a leaf node whose user is known, if nothing else speaks against it."""
         assert link.peer is not None
+        link.document = {}
         if isinstance(outcome, LoginRefusal):
-            self._refuse(link, offered)
+            self._refuse(link, offered, Reason.PROXY_REQUIRED if outcome.needs_proxy else Reason.AUTHENTICATION_FAILURE)
             return
+        outcome = self.entry.bounded(outcome)
         objection = self.entry.objection(link)
         if objection is not None:
             self.end(link, *objection)
@@ -338,9 +366,10 @@ class Leafnodes:
         link.delay_ns = VIOLATION_DELAY_NS
         self.plane.close(link.cid, Reason.PROTOCOL_VIOLATION, err(text))
 
-    def _refuse(self, link: LeafLink, offered: Credentials) -> None:
+    def _refuse(self, link: LeafLink, offered: Credentials, reason: Reason = Reason.AUTHENTICATION_FAILURE) -> None:
+        link.document = {}
         self.log.line(f"{link.title} - authentication error{offered.named}")
-        self.plane.close(link.cid, Reason.AUTHENTICATION_FAILURE, err("Authorization Violation"))
+        self.plane.close(link.cid, reason, err("Authorization Violation"))
 
     def end(self, link: LeafLink, text: str, reason: Reason) -> None:
         """Close, and tell the other end why."""

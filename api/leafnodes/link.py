@@ -1,5 +1,7 @@
 """One connection to another server: what is known of it."""
 
+from typing import Any
+
 import attrs
 import trio
 
@@ -32,6 +34,8 @@ class LeafLink:
     is_spoke: bool = False
     admitted: bool = False
     delay_ns: int = 0  # until this server connects again, where it is longer than usual
+    document: dict[str, Any] = attrs.field(factory=dict, repr=False)  # while it is judged: it has secrets
+    proxy_key: str = ""  # of the trusted proxy that speaks for it
     verdict: Verdict | None = None  # of an accepted one whose user is known
     tls: TlsState | None = None
     compression: str = NOT_SUPPORTED  # what was agreed on

@@ -51,7 +51,8 @@ class LeafPages:
         if subs:
             held = self.plane.subscriptions(link.cid)
             row["subscriptions_list"] = sorted(subject.decode(errors="replace") for _, subject, *_ in held)
-        return row | {"compression": shown(self.plane, link)}
+        proxy = {"proxy": {"key": link.proxy_key}} if link.proxy_key else {}
+        return row | {"compression": shown(self.plane, link)} | proxy
 
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""

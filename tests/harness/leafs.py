@@ -126,19 +126,23 @@ class RawLeaf(RawClient):
     def __init__(self, port: int, **fields: Any) -> None:
         super().__init__((HOST, port), connect=False)
         if fields:
-            named = {"pass" if name == "password" else name: value for name, value in fields.items()}
-            self.send(b"CONNECT " + json.dumps(named).encode() + b"\r\n")
+            self.introduce(**fields)
+
+    def introduce(self, **fields: Any) -> None:
+        """Say who this is."""
+        named = {"pass" if name == "password" else name: value for name, value in fields.items()}
+        self.send(b"CONNECT " + json.dumps(named).encode() + b"\r\n")
 
     def lines(self) -> list[str]:
         """What comes until the answer to a PING."""
         return [event.text for event in self.settle() if isinstance(event, Line) and event.text != "PING"]
 
-    def until(self, text: str) -> list[str]:
-        """The lines up to one that begins like this."""
+    def until(self, *texts: str) -> list[str]:
+        """The lines up to one that begins like one of these."""
         found: list[str] = []
         while True:
             event: Event | None = self.next_event(PATIENCE_S)
-            assert isinstance(event, Line), (text, found)
+            assert isinstance(event, Line), (texts, found)
             found.append(event.text)
-            if event.text.startswith(text):
+            if event.text.startswith(texts):
                 return found
