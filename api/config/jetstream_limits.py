@@ -33,6 +33,7 @@ def jetstream_limits(settings: Settings, value: Any) -> None:
         "max_request_batch": put("max_request_batch", integer),
         "duplicate_window": put("duplicate_window_ns", go_duration_ns, "duplicate_window"),
         "default_max_consumers": put("default_max_consumers", integer),
+        "max_ha_assets": put("max_ha_assets", integer),
         "batch": _batch,
     }
     apply_all("jetstream.limits", value, keys, found)

@@ -10,5 +10,4 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
-    "jetstream.limits": words("max_ha_assets"),
 }

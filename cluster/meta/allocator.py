@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.meta.node_load import PromisedLoad
-from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, fits, place, unique_tag_of
+from jetraft.cluster.meta.placement import FULL, NodeLoad, Placed, Wanted, fits, place, unique_tag_of
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class Allocator:
     """See the module. `unique_tag` is the prefix of the server's configuration; empty for none.
 
+    `replicated_max`: how many streams with several replicas a node gets; 0 for any number.
+
     `is_short` says whether this node's disk is full now; of other nodes what they told last is known.
     """
 
@@ -39,11 +41,13 @@ class Allocator:
         machine: MetaMachine,
         cluster: ClusterView,
         unique_tag: str = "",
+        replicated_max: int = 0,
         is_short: Callable[[], bool] = lambda: False,
     ) -> None:
         self._machine = machine
         self._cluster = cluster
         self._unique_tag = unique_tag
+        self._replicated_max = replicated_max
         self._is_short = is_short
         self._placing = PromisedLoad()
 
@@ -78,7 +82,7 @@ class Allocator:
             kept = tuple(node for node in kept if fits(self._load(node, config.storage), wanted, cluster=self._name))
         lacking = config.num_replicas - len(kept)
         if lacking > 0:
-            placed = self._place(config, replicas=lacking, kept=kept, without=frozenset(existing.peers))
+            placed = self._further(config, lacking, kept, frozenset(existing.peers))
             peers = tuple(sorted((*kept, *placed.peers)))
         else:
             peers = self._fewer(kept, config.num_replicas, leader)
@@ -118,6 +122,17 @@ class Allocator:
             return None
         return tuple(sorted((*peers, *placed.peers)))
 
+    def _further(
+        self, config: StreamConfig, lacking: int, kept: Sequence[NodeId], without: AbstractSet[NodeId]
+    ) -> Placed:
+        """The nodes of more replicas. Where nodes are at their limit of streams nats-server calls it resources."""
+        try:
+            return self._place(config, replicas=lacking, kept=kept, without=without)
+        except errors.ApiError as error:
+            if FULL in error.description:
+                raise errors.INSUFFICIENT_RESOURCES.with_values() from error
+            raise
+
     def _fewer(self, peers: tuple[NodeId, ...], count: int, leader: NodeId | None) -> tuple[NodeId, ...]:
         online, promised_load = self._cluster.online(), self._machine.table.promised_load
         by_worth = sorted(
@@ -154,6 +169,7 @@ class Allocator:
             tags=placement.tags if placement else (),
             max_bytes=config.max_bytes,
             unique_tag=self._unique_tag,
+            replicated_max=self._replicated_max if self._replicated_max and config.num_replicas > 1 else None,
             taken=frozenset(tag for tag in taken if tag is not None),
         )
 
@@ -165,6 +181,7 @@ class Allocator:
             node_id=node_id,
             online=self._cluster.is_up(node_id),
             replicas=promised_load.replicas(node_id) + placing.replicas(node_id),
+            replicated=promised_load.replicated(node_id) + placing.replicated(node_id),
             leaders=promised_load.leaders(node_id) + placing.leaders(node_id),
             reserved_bytes=promised_bytes,
             room_bytes=profile.room(kind, promised_bytes),

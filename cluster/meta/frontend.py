@@ -110,7 +110,13 @@ class MetaFrontend:
         self._limits = bounds.limits
         self._limits_of = bounds.limits_of
         self._level_keys = bounds.level_keys
-        self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag, is_short=is_short)
+        self._allocator = Allocator(
+            machine=machine,
+            cluster=cluster,
+            unique_tag=bounds.unique_tag,
+            replicated_max=bounds.limits.max_ha_assets,
+            is_short=is_short,
+        )
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         """Return the config as it would be kept. Raises ApiError when it is not valid."""

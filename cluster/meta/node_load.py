@@ -20,6 +20,7 @@ class PromisedLoad:
 
     def __init__(self) -> None:
         self._replicas: Counter[NodeId] = Counter()
+        self._replicated: Counter[NodeId] = Counter()
         self._leaders: Counter[NodeId] = Counter()
         self._promised: Counter[tuple[NodeId, StorageType]] = Counter()
 
@@ -27,13 +28,19 @@ class PromisedLoad:
         """Count a row; with `times` -1 take it away."""
         promised_bytes = times * max(0, config.max_bytes)
         self._leaders[preferred] += times
-        for peer in peers:
+        nodes = tuple(peers)
+        for peer in nodes:
             self._replicas[peer] += times
+            self._replicated[peer] += times * (len(nodes) > 1)
             self._promised[peer, config.storage] += promised_bytes
 
     def replicas(self, node_id: NodeId) -> int:
         """Replicas that are assigned to the node."""
         return self._replicas[node_id]
+
+    def replicated(self, node_id: NodeId) -> int:
+        """Replicas of streams with several that are assigned to the node."""
+        return self._replicated[node_id]
 
     def leaders(self, node_id: NodeId) -> int:
         """Streams that the node was chosen to lead."""

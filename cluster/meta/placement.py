@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import Placement
     from jetraft.store.model.ids import NodeId
 
+FULL: Final = "miscellaneous issue"  # nats-server's words for a server at its max_ha_assets
 NO_SUITABLE_PEERS: Final = "no suitable peers for placement"
 
 
@@ -34,6 +35,7 @@ class NodeLoad:
     online: bool
     name: str = ""
     replicas: int = 0
+    replicated: int = 0  # of the replicas, those of streams with several
     leaders: int = 0
     reserved_bytes: int = 0
     room_bytes: int | None = None
@@ -46,7 +48,8 @@ class Wanted:
     """What a stream asks for. Tags that start with `!` exclude nodes that carry them.
 
     `unique_tag` is a prefix: each replica's node must have a tag that starts with it, and no two the same one;
-    `taken` are those of replicas that stay where they are. `away_max` of the nodes may be offline.
+    `taken` are those of replicas that stay where they are. `away_max` of the nodes may be offline. A node that has
+    `replicated_max` replicas of streams with several gets no further one; None: it does not matter here.
     """
 
     replicas: int
@@ -56,6 +59,7 @@ class Wanted:
     unique_tag: str = ""
     taken: frozenset[str] = frozenset()
     away_max: int = 0
+    replicated_max: int | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -73,6 +77,7 @@ class _Reasons:
     offline: bool = False
     no_room: bool = False
     not_unique: bool = False
+    is_full: bool = False  # of streams with several replicas
     not_matched: set[str] = attrs.field(factory=set)
     excluded: set[str] = attrs.field(factory=set)
 
@@ -83,6 +88,7 @@ class _Reasons:
         parts += ["peer offline"] * self.offline
         parts += ["insufficient storage"] * self.no_room
         parts += ["server tag not unique"] * self.not_unique
+        parts += [FULL] * self.is_full
         for what, named in (("not matched", self.not_matched), ("excluded", self.excluded)):
             if named:
                 parts.append(f"tags {what} [{', '.join(repr(tag) for tag in bare if tag in named)}]")
@@ -122,7 +128,7 @@ def fits(node: NodeLoad, wanted: Wanted, *, cluster: str) -> bool:
     """Whether a replica that is on this node may stay there; being away for a while is no reason to move it."""
     if wanted.cluster not in ("", cluster):
         return False
-    return _suits(attrs.evolve(node, online=True, room_bytes=None, is_short=False), wanted, _Reasons())
+    return _suits(attrs.evolve(node, online=True, room_bytes=None, is_short=False, replicated=0), wanted, _Reasons())
 
 
 def unique_tag_of(tags: AbstractSet[str], prefix: str) -> str | None:
@@ -168,5 +174,8 @@ def _suits(node: NodeLoad, wanted: Wanted, reasons: _Reasons) -> bool:
             return False
     if node.is_short or (node.room_bytes is not None and wanted.max_bytes > node.room_bytes):
         reasons.no_room = True
+        return False
+    if wanted.replicated_max is not None and node.replicated >= wanted.replicated_max:
+        reasons.is_full = True
         return False
     return True

@@ -69,6 +69,7 @@ class ServerLimits:
     max_ack_pending: int = 0
     duplicate_window_ns: int = 0
     default_max_consumers: int = 0  # of a stream, where neither it nor its account has a limit
+    max_ha_assets: int = 0  # streams with several replicas that are placed on one server
     batch: BatchLimits = BatchLimits()
     queues: QueueLimits = QueueLimits()
 

@@ -9,7 +9,7 @@ import trio.testing
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.meta.commands import AssignStream, encode
-from jetraft.cluster.meta.frontend import MetaFrontend
+from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.meta_group import MetaGroupRef
 from jetraft.cluster.meta.profile import KEY, NodeProfile
@@ -23,6 +23,7 @@ from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.feature_level import MOVES
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.limits import ServerLimits
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, entry
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class InstantGroup:
 class Requests:
     """A frontend with its surroundings."""
 
-    def __init__(self, *, peers: dict[NodeId, str] | None = None, capacity: int | None = None) -> None:
+    def __init__(
+        self, *, peers: dict[NodeId, str] | None = None, capacity: int | None = None, bounds: Bounds | None = None
+    ) -> None:
         self.machine = MetaMachine()
         self.machine.became_leader(1)
         self.members = {N1: "one", **(peers or {})}
@@ -83,6 +86,7 @@ class Requests:
             rng=random.Random(1),
             leader_of=lambda row: self.leaders.get(row.config.name, row.preferred),
             is_short=lambda: self.is_short,
+            bounds=bounds,
         )
 
     async def create(self, config: StreamConfig) -> bool:
@@ -329,6 +333,19 @@ async def test_a_server_whose_disk_is_full_says_so_and_still_makes_streams_in_me
     assert caught.value.err_code == 10047
     assert requests.group.proposed == 0
     await requests.create(StreamConfig(name="M", storage=StorageType.MEMORY))
+
+
+async def test_streams_with_several_replicas_are_bounded_on_a_server() -> None:
+    requests = Requests(peers=THREE, bounds=Bounds(limits=ServerLimits(max_ha_assets=1)))
+    await requests.create(StreamConfig(name="S", num_replicas=3))
+    with pytest.raises(ApiError, match="no suitable peers for placement, miscellaneous issue") as caught:
+        await requests.create(StreamConfig(name="T", num_replicas=3))
+    assert caught.value.err_code == 10005
+    await requests.create(StreamConfig(name="T"))
+    with pytest.raises(ApiError) as caught:
+        await requests.frontend.update(ACCOUNT, StreamConfig(name="T", num_replicas=3), pedantic=False)
+    assert caught.value.err_code == 10023
+    assert requests.machine.table.promised_load.replicated(N1) == 1
 
 
 async def test_a_stream_goes_to_nodes_whose_disk_has_room() -> None:

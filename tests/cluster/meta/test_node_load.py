@@ -27,6 +27,7 @@ def test_sums_follow_the_rows(plan: list[tuple[str, str, tuple[NodeId, ...], int
     for node in NODES:
         held = [row for row in rows if node in row.peers]
         assert promised_load.replicas(node) == len(held)
+        assert promised_load.replicated(node) == sum(len(row.peers) > 1 for row in held)
         assert promised_load.leaders(node) == sum(row.preferred == node for row in rows)
         promised = sum(max(0, row.config.max_bytes) for row in held)
         assert promised_load.promised_bytes(node, StorageType.FILE) == promised

@@ -108,6 +108,15 @@ def test_refusals_are_in_the_words_of_the_reference(wanted: Wanted, text: str) -
     assert caught.value.description == text
 
 
+def test_a_node_has_at_most_as_many_replicas_of_streams_with_several_as_the_limit_says() -> None:
+    nodes = [node("a", replicated=2), node("b", replicated=1), node("c"), node("d")]
+    assert place(Wanted(replicas=3, replicated_max=2), nodes, cluster="C").peers == ("b", "c", "d")
+    assert place(Wanted(replicas=1), nodes[:1], cluster="C").peers == ("a",)
+    with pytest.raises(ApiError, match="no suitable peers for placement, miscellaneous issue"):
+        place(Wanted(replicas=3, replicated_max=1), nodes, cluster="C")
+    assert fits(nodes[0], Wanted(replicas=3, replicated_max=2), cluster="C")
+
+
 def test_a_node_whose_disk_is_full_gets_nothing_new_and_keeps_what_it_has() -> None:
     full = node("a", is_short=True)
     assert place(Wanted(replicas=1), [full, node("b", replicas=9)], cluster="C").peers == ("b",)
