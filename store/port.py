@@ -238,6 +238,14 @@ class GroupLog(Protocol):
         """Record in the ledger how far the log is durable; False when it is recorded already (decision 47)."""
         ...
 
+    @property
+    def is_secure(self) -> bool:
+        """Whether all that counts outlives a crash (decision 126): no other member may hear of the log before.
+
+        `note_floor` brings that about.
+        """
+        ...
+
     def would_block(self, bytes_max: int) -> bool:
         """Whether only frames wait, at most `bytes_max` bytes of them, which a fast disk may write in the turn."""
         ...

@@ -15,7 +15,7 @@ import attrs
 import msgpack
 
 from jetraft.cluster.state.assignment import Former, StreamAssignment
-from jetraft.store.model.config import Placement, StreamConfig
+from jetraft.store.model.config import Placement, StreamConfig, stored_stream_config
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
 from jetraft.store.model.ids import GroupId, NodeId
@@ -158,7 +158,7 @@ def pack_config(config: StreamConfig) -> bytes:
 
 def unpack_config(packed: bytes) -> StreamConfig:
     """Return the config of `pack_config`. Raises ApiError (invalid JSON): a newer version wrote fields unknown here."""
-    return StreamConfig.from_json(packed)
+    return stored_stream_config(packed)
 
 
 def _fields(command: Command) -> Sequence[object]:  # noqa: PLR0911  (one for each kind)

@@ -95,6 +95,8 @@ class Inquiries:
 
         None when there is no leader in time, or the stream is gone.
         """
+        if row.holders == (self._node_id,) and await self._is_in_force(row.key, row.incarnation, row.revision):
+            return self._owners.leading(*row.key).info().to_json_dict()  # no other node can lead it
         question = ForwardedRequest(
             account=row.account,
             owner=Owner.STREAM,
@@ -193,15 +195,19 @@ class Inquiries:
     async def _serve_info(self, request: ForwardedRequest) -> bytes:
         asked = StreamRevision.unpack(request.payload)
         key = StreamKey(request.account, request.stream)
+        if not await self._is_in_force(key, asked.incarnation, asked.revision):
+            raise Moved
+        return encode(self._owners.leading(*key).info())
+
+    async def _is_in_force(self, key: StreamKey, incarnation: int, revision: int) -> bool:
+        """Wait until the replica here leads with this revision, or another one leads; False when it takes too long."""
 
         def current() -> bool:
-            return self._is_current(key, asked.incarnation, asked.revision)
+            return self._is_current(key, incarnation, revision)
 
         with trio.move_on_after(INFO_WAIT_S):
             await self._changes.until(key, current)
-        if not current():
-            raise Moved
-        return encode(self._owners.leading(*key).info())
+        return current()
 
     async def _serve_settled(self, request: ForwardedRequest) -> bytes:
         report = SettledReport.unpack(request.payload)

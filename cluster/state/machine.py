@@ -36,7 +36,7 @@ from jetraft.store.frames.format import (
     RECORD_IS_SOURCED,
     Kind,
 )
-from jetraft.store.model.config import RetentionPolicy, StreamConfig
+from jetraft.store.model.config import RetentionPolicy, StreamConfig, stored_stream_config
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.chain import Chain
@@ -115,7 +115,7 @@ class StreamMachine:
         found = Snapshot.decode(state)
         self.last_msg_id, self.config_revision = found.last_msg_id, found.config_revision
         self.sources = dict(found.sources)
-        self.config = StreamConfig.from_json(found.config) if found.config else None
+        self.config = stored_stream_config(found.config) if found.config else None
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
@@ -250,7 +250,7 @@ class StreamMachine:
             if command.revision < self.config_revision:
                 return 0
             self.config_revision = command.revision
-        config = StreamConfig.from_json(command.config)
+        config = stored_stream_config(command.config)
         if config == self.config:
             return 0
         self.config = config

@@ -18,6 +18,7 @@ from jetraft.cluster.replica_logs import ReplicaLogs, Wish, has_checkpoints, mem
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
 from jetraft.store.disk.io import run_blocking
+from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import StorageType
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
     from jetraft.store.ledger.node_dir import NodeDir
-    from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.port import GroupLog
 
@@ -63,9 +63,13 @@ class StreamHost:
         JoinPendingError: it is not known yet how this node may take part. UnprovedError: nor whether it should at all.
         """
         is_memory = assignment.config.storage is StorageType.MEMORY
-        if not is_memory:
-            return self._start_over(await self.logs.open(self._wish(assignment)), assignment)
-        return await self._start_in_memory(assignment)
+        if is_memory:
+            return await self._start_in_memory(assignment)
+        wish = self._wish(assignment)
+        log = await self.logs.open(wish)
+        if wish.is_alone() and isinstance(log, FileLog):
+            log.durability.assume_beginning()  # the row is committed, and says all of it
+        return self._start_over(log, assignment)
 
     async def _start_in_memory(self, assignment: StreamAssignment) -> StreamReplica:
         own, key = self.node_dir.node_id, (assignment.group_id, assignment.incarnation)

@@ -53,7 +53,7 @@ from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
-from jetraft.store.log.opening import open_log
+from jetraft.store.log.opening import is_new, open_log
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.start import BEGUN_BYTES_MAX, LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
@@ -151,13 +151,17 @@ class Repairs:
         log = self._pending.waiting.get(key)
         if log is None:
             await until_left(ledger, key)
-            await ledger.complete_pending()
             options = attrs.evolve(
                 self._options,
                 distrust_cache=key in self._distrusted,
                 accept_lost_hard_state=accept_lost_hard_state,
             )
-            log = await run_blocking(partial(open_log, ledger, path, identity, cache, options))
+            opening = partial(open_log, ledger, path, identity, cache, options)
+            if is_new(ledger, path, identity, options):  # a thread costs several times that
+                log = opening()  # and no record of the group is on its way: a log that could write one has left
+            else:
+                await ledger.complete_pending()
+                log = await run_blocking(opening)
         try:
             members = others(log) if callable(others) else others
         except BaseException:

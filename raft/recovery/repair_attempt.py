@@ -109,7 +109,7 @@ class RepairAttempt:
         """After questions to others. Raises RepairPendingError."""
         if self._pending.waiting.get(self._key) is not self._log:  # the group was deleted, or another attempt went on
             raise RepairPendingError(f"{self._log.place.group}: its log has changed")
-        if self._log.is_busy:  # what it has promised to others must be known to the next opening
+        if self._log.durability.is_busy:  # what it has promised to others must be known to the next opening
             raise RepairPendingError(f"{self._log.place.group}: a promise is on its way to the disk")
 
     async def _find_end(self) -> NodeId:

@@ -15,10 +15,10 @@ async def until_settled(log: FileLog) -> None:
     """
     moved = trio.Event()
     log.on_durable = lambda: moved.set()  # noqa: PLW0108  (the event is another one each time)
-    while log.is_busy or (log.failed is None and log.durable_token < log.token()):
+    while log.durability.is_busy or (log.failed is None and log.durable_token < log.token()):
         moved = trio.Event()
         log.submit()
-        if log.is_busy:
+        if log.durability.is_busy:
             await moved.wait()
     log.on_durable = None
 

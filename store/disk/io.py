@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -261,7 +262,7 @@ class LocalDisk:
 
     def make_directory(self, path: Path) -> list[Path]:
         """See Disk."""
-        missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+        missing = list(takewhile(lambda parent: not parent.exists(), (path, *path.parents)))
         for parent in reversed(missing):
             parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         return [parent.parent for parent in missing]

@@ -98,6 +98,7 @@ class Ledger:
         self.logs: WeakValueDictionary[GroupKey, OpenLog] = WeakValueDictionary()  # the one that was opened last
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
         self._noted: list[bytes] = []
+        self._assumed = self._assumed_durable = 0  # how many calls of `assume` there were, and are durable
         self._is_busy = self._is_closed = self._is_blocking = False
         self._batches = self._rewrites = self._failures = 0
 
@@ -181,6 +182,27 @@ class Ledger:
         """Write a record with the next batch, whenever there is one. Its success is not reported."""
         self._noted.append(record)
 
+    def assume(self, records: Sequence[bytes]) -> int:
+        """Let records count from now on that follow from something else that is durable, and note them.
+
+        A crash may take them until `has_written` says otherwise of the number that is returned; every later record is
+        durable after them or with them.
+        """
+        for record in records:
+            self._state.apply(record)
+        self._noted += records
+        self._assumed += 1
+        return self._assumed
+
+    def has_written(self, number: int) -> bool:
+        """Whether what was assumed under this number is durable."""
+        return number <= self._assumed_durable
+
+    def write_noted(self) -> None:
+        """Begin to write what was noted, if no batch is being written: the next one takes it otherwise."""
+        if self._noted and not self._is_busy and not self._is_closed:
+            self._start()
+
     async def commit(self, *records: bytes) -> None:
         """Append records; they are durable when this returns. Raises OSError."""
         if self._is_closed:
@@ -211,7 +233,7 @@ class Ledger:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits or is being written."""
+        """Whether nothing waits for it or is being written."""
         return not self._is_busy and not self._waiting
 
     def statistics(self) -> LedgerStatistics:
@@ -256,9 +278,12 @@ class Ledger:
     def _with_noted(self) -> tuple[Sequence[bytes], Done]:
         """The noted records, as part of a batch; they are noted again if it fails."""
         noted, self._noted = self._noted, []
+        assumed = self._assumed
 
         def done(error: OSError | None) -> None:
-            if error is not None:
+            if error is None:
+                self._assumed_durable = assumed
+            else:
                 self._noted[:0] = noted
 
         return noted, done

@@ -25,7 +25,15 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
-from jetraft.store.log.write_queue import WriteQueue, begin_in_ledger, fill, fill_growing, promise, records
+from jetraft.store.log.write_queue import (
+    WriteQueue,
+    begin_in_ledger,
+    fill,
+    fill_growing,
+    is_first_step,
+    promise,
+    records,
+)
 from jetraft.store.model._fifo import Fifo
 from jetraft.store.port import HardState
 
@@ -55,6 +63,7 @@ class Durability:
 
     __slots__ = (
         "__weakref__",
+        "_assumed",
         "_begun_bytes_max",
         "_blocks",
         "_checkpoints",
@@ -63,6 +72,7 @@ class Durability:
         "_floor_index",
         "_handed_token",
         "_in_flight",
+        "_may_assume",
         "_preparation",
         "_reader",
         "_state",
@@ -101,6 +111,8 @@ class Durability:
         self._submit_wanted = False  # the write queue is to be handed over as soon as it may
         self._floor_index = floor_index  # the ledger knows that the log is durable up to here
         self._begun_bytes_max = begun_bytes_max  # of first entries that go to the ledger
+        self._may_assume = False  # the log begins as something says that is durable already, until it goes on
+        self._assumed = 0  # the ledger's number of what counts because of that
         self.hard_state = hard_state
         self.hard_state_token = 0
         self.durable_token = 0
@@ -140,12 +152,23 @@ class Durability:
         With that an opening finds the loss of the newest block's last page too, which nothing in that block can prove.
         No batch of the log waits for it: a cut that lowers it comes later in the ledger, with the block that it starts.
         """
+        if not self.is_secure:
+            self._state.place.ledger.write_noted()
         end = None if self._is_stopped else self._end_to_note()
         if end is None:
             return False
         place = self._state.place
         place.ledger.append([ledger_records.floor(place.key, end)], _ignore)
         return True
+
+    def assume_beginning(self) -> None:
+        """The only member begins a new log as something durable says: its first step counts at once (decision 126)."""
+        self._may_assume = not self._blocks.terms.last_index and not self.hard_state.term and not self.durable_token
+
+    @property
+    def is_secure(self) -> bool:
+        """See GroupLog."""
+        return not self._assumed or self._state.place.ledger.has_written(self._assumed)
 
     def _end_to_note(self) -> Point | None:
         """The last durable entry, unless the ledger knows it or its term is unknown. The caller notes it."""
@@ -236,7 +259,13 @@ class Durability:
             self._preparation.start(self._disk, path, self._prepared)
         if before is not None:
             self._disk.follow(batch, self._written, before)
-        elif not only_grows and (first := promise(queue, place)):
+            return
+        self._may_assume = self._may_assume and is_first_step(queue, place)
+        first = () if only_grows else promise(queue, place)
+        if self._may_assume:
+            self._assumed = place.ledger.assume(first)
+            self._written(None)
+        elif first:
             place.ledger.append(first, partial(self._promised, batch))
         else:
             self._write(batch, may_block=may_block)
@@ -255,9 +284,7 @@ class Durability:
 
     def unfinished(self) -> Iterator[WriteQueue]:
         """The changes that are not durable yet, or whose superfluous files are still being removed."""
-        yield self._state.write_queue
-        for flight in self._in_flight:
-            yield flight.write_queue
+        yield from self.unwritten()
         yield from self._cleanup
 
     def unwritten(self) -> Iterator[WriteQueue]:

@@ -227,11 +227,6 @@ class FileLog:
         """See GroupLog."""
         return self.durability.is_starved
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a batch is being written. The log must not be opened again before it is complete."""
-        return self.durability.is_busy
-
     def token(self) -> int:
         """See GroupLog."""
         return self._state.token
@@ -243,6 +238,11 @@ class FileLog:
     def note_floor(self) -> bool:
         """See GroupLog."""
         return self.durability.note_floor()
+
+    @property
+    def is_secure(self) -> bool:
+        """See GroupLog."""
+        return self.durability.is_secure
 
     def would_block(self, bytes_max: int) -> bool:
         """See GroupLog."""

@@ -133,6 +133,11 @@ class MemLog:
         """See GroupLog. Nothing to record, because a restart loses the log."""
         return False
 
+    @property
+    def is_secure(self) -> bool:
+        """See GroupLog."""
+        return True
+
     def would_block(self, bytes_max: int) -> bool:
         """See GroupLog."""
         del bytes_max

@@ -37,7 +37,7 @@ from jetraft.store.ledger.ledger_records import Born, GroupState, Point
 from jetraft.store.log import block_repair, erasure
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.frame_reader import FrameReader
-from jetraft.store.log.recovery import FoundBlock, Recovered, is_end_damaged, ranges_of, recover
+from jetraft.store.log.recovery import FoundBlock, Recovered, RecoveryReport, is_end_damaged, ranges_of, recover
 from jetraft.store.log.start import DEFAULT_OPTIONS, LogOptions, LogStart
 from jetraft.store.log.write_queue import BlockFile, LogPlace
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreFailed, StoreRefused
@@ -47,6 +47,16 @@ log_ = logging.getLogger(__name__)
 UNRECORDED_NAME: Final = "unrecorded"
 
 _NOTHING = GroupState()
+_NOTHING_FOUND: Final = Recovered(
+    blocks=(),
+    dropped=(),
+    checkpoints=(),
+    next_serial=1,
+    marked=False,
+    remove=(),
+    floor_index=0,
+    report=RecoveryReport(blocks=0, frames=0, bytes_scanned=0, torn_bytes=0, blocks_removed=(), damaged_marks=0),
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -79,6 +89,8 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     disk = ledger.disk
     if installed is None and ledger.is_in_doubt:
         raise StoreFailed(f"{group}: a write to the ledger has failed, so its records of this log are uncertain")
+    if installed is None and is_new(ledger, group, identity, options):
+        return _new_log(ledger, group, identity, cache, options)
     known = _known(ledger, group, identity, installed)
     noted_index = known.expected.floor_index
     if options.end_index > noted_index:
@@ -113,9 +125,39 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         floor_index=recovered.floor_index if recovered.is_end_unknown else noted_index,
         is_installed=installed is not None,
     )
+    return _log_of(place, options, start, reader)
+
+
+def is_new(ledger: Ledger, group: Path, identity: Identity, options: LogOptions) -> bool:
+    """Whether the group was never here: an opening reads and syncs nothing then, and makes two directories."""
+    if ledger.state((identity.group_id, identity.incarnation)) is not None or options.secrets is not None:
+        return False
+    return not (options.end_index or options.distrust_cache or ledger.is_in_doubt or ledger.disk.exists(group))
+
+
+def _new_log(ledger: Ledger, group: Path, identity: Identity, cache: BlockCache, options: LogOptions) -> FileLog:
+    """The log of a group that was never here."""
+    place = LogPlace(ledger=ledger, directory=group, generation=generation_name(1), identity=identity)
+    known = _Known(state=_NOTHING, expected=Expected(heads=()), hard_state=HardState(term=0, vote=None))
+    made = _made_directories(place) | {group.parent, group}
+    reader = FrameReader(ledger.disk, cache, identity.incarnation, None)
+    start = _start_from(
+        place,
+        known,
+        _NOTHING_FOUND,
+        reader,
+        new_directories=tuple(sorted(made)),
+        damaged=(),
+        floor_index=0,
+        is_installed=False,
+    )
+    return _log_of(place, options, start, reader)
+
+
+def _log_of(place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> FileLog:
     log = FileLog(place, options, start, reader, open_again=_open_again)
     # A later opening of the same log waits for what this one has in flight (raft/recovery/settling.py).
-    ledger.logs[place.key] = log.durability
+    place.ledger.logs[place.key] = log.durability
     return log
 
 

@@ -3,7 +3,9 @@
 0. `promise`: the ledger takes what the opening found and the ledger lacks, then term and vote, then the members with
    which a new log begins. So no entry is on disk whose term this member has not recorded. The first entries of a log
    are in the same ledger batch if they are few and small (`begin_in_ledger`): such a write queue is durable then, makes
-   no file, and its frames stay in the queue for the first block.
+   no file, and its frames stay in the queue for the first block. What the only member of a new stream's group begins
+   with follows from the stream's row, which is durable. It counts at once and goes with the next batch of the ledger: a
+   block that is written before that does not count without a record either (decision 126).
 1. `fill`: the files, in this order:
    - directories that are new;
    - per block: its head if it is new, its frames, fsync, then a mark. The mark says that everything before it is
@@ -246,6 +248,24 @@ def begin_in_ledger(write_queue: WriteQueue, place: LogPlace, bytes_max: int) ->
         return []
     write_queue.begun, write_queue.segments = tuple(segment.frames), []
     return [segment]
+
+
+def is_first_step(write_queue: WriteQueue, place: LogPlace) -> bool:
+    """Whether it has nothing but what the only member of a new group begins with, whatever happens.
+
+    That is who the members are, its vote for itself in term 1, and the entry for the ledger, the configuration.
+    """
+    if write_queue.hard_state not in {None, HardState(term=1, vote=place.identity.node_id)}:
+        return False
+    if len(write_queue.begun) > 1 or any(frame[FRAME_KIND_AT] != Kind.STREAM_OP for frame in write_queue.begun):
+        return False
+    if any(fact != ledger_records.voted(place.key, HardState(term=0, vote=None)) for fact in write_queue.facts):
+        return False
+    if write_queue.checkpoint is not None or write_queue.dropped is not None:
+        return False
+    if write_queue.retired or write_queue.rewrites or write_queue.unlink or write_queue.close:
+        return False
+    return not (write_queue.segments or write_queue.new_directories)
 
 
 def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:

@@ -10,6 +10,8 @@ Source: server/stream.go (StreamConfig), server/consumer.go (ConsumerConfig), se
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 import attrs
 
@@ -30,6 +32,8 @@ from jetraft.store.model.fields import (
 )
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.jsoncodec import WireObject
+
+STORED_KEPT: Final = 64  # decoded configurations
 
 
 class RetentionPolicy(StrEnum):
@@ -261,6 +265,16 @@ class StreamConfig(WireObject):
     def subject_filters(self) -> tuple[bytes, ...]:
         """The subjects as bytes, for routing and the store."""
         return tuple(subject.encode() for subject in self.subjects)
+
+
+@lru_cache(maxsize=STORED_KEPT)
+def stored_stream_config(body: bytes) -> StreamConfig:
+    """The configuration of a JSON text that this program has written. Raises ApiError as `from_json`.
+
+    A creation meets the same text in the table's entry, when that is proposed and when it is applied, and in the
+    stream's own. The newest ones are kept: each is decoded once, and all parts share one object.
+    """
+    return StreamConfig.from_json(body)
 
 
 @attrs.frozen(kw_only=True, slots=True)

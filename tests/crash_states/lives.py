@@ -18,7 +18,7 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, HardState
 from tests.crash_states.histories import Applied, History, apply, beginning, continued, last_seq, messages, removal
 from tests.crash_states.installs import Donor, Install, begin_install
-from tests.crash_states.product import Setup
+from tests.crash_states.product import OWN, Setup
 from tests.crash_states.promises import Promise, Promises, View
 from tests.crash_states.verification import MEMBERS, Found, rebuilt
 
@@ -61,6 +61,8 @@ class GroupLife:
         self._apply_committed()
         saved = (checkpoint.index, self._first_live) if checkpoint else (0, 0)
         self._saved = [saved]
+        if setup.is_assumed:
+            self.log.durability.assume_beginning()
         if not self._hard_state.term:
             self._vote(1)
         if checkpoint is None:
@@ -70,7 +72,14 @@ class GroupLife:
     @property
     def promise(self) -> Promise:
         """What a crash must leave now."""
-        return self._frozen or self._promises.at(self.log.durable_token)
+        promise = self._frozen or self._promises.at(self.log.durable_token)
+        if self.log.is_secure:
+            return promise
+        assert len(promise.durable.history) <= 1, "only the first step is assumed"
+        assert promise.durable.hard_state.term <= 1
+        # A crash may leave a log that has not begun.
+        self._met["assumed beginnings"] += 1
+        return Promise(on_their_way=promise.views)
 
     @property
     def _first_live(self) -> int:
@@ -132,7 +141,10 @@ class GroupLife:
         self._vote(self._hard_state.term + 1)
 
     def _vote(self, term: int) -> None:
-        self._hard_state = HardState(term=term, vote=self._random.choice([None, *CANDIDATES]))
+        vote = self._random.choice([None, *CANDIDATES])
+        if self._setup.is_assumed and term == 1:
+            vote = OWN
+        self._hard_state = HardState(term=term, vote=vote)
         self.log.set_hard_state(self._hard_state)
         self._changed()
 

@@ -129,6 +129,18 @@ def first_entries_are_not_recorded(patch: Patch) -> None:
     patch.setattr(durability, "promise", careless)
 
 
+def assumed_records_are_not_written(patch: Patch) -> None:
+    """What counts because of something else never reaches the disk, and what comes next does."""
+    assume = Ledger.assume
+
+    def careless(ledger: Ledger, records: Sequence[bytes]) -> int:
+        number = assume(ledger, records)
+        ledger._noted.clear()
+        return number
+
+    patch.setattr(Ledger, "assume", careless)
+
+
 def first_blocks_lack_what_the_ledger_had(patch: Patch) -> None:
     """The block goes on behind what the ledger keeps, and its birth voids that."""
     begin = write_queue_module.begin_in_ledger
@@ -218,6 +230,7 @@ MUTATIONS = (
     Mutation("the ledger is not told of blocks", blocks_are_not_recorded, 1000),
     Mutation("records of the ledger count at once", records_count_at_once, 1000),
     Mutation("the ledger is not told of first entries", first_entries_are_not_recorded, 1000),
+    Mutation("what is assumed is never recorded", assumed_records_are_not_written, 4000, (21, 18)),
     Mutation("a first block lacks what the ledger had", first_blocks_lack_what_the_ledger_had, 1000),
     Mutation("what an opening finds is not fsynced", what_is_found_is_not_synced, 6000, (5, 345)),
     Mutation("a torn tail takes the entry before it along", a_torn_tail_takes_the_entry_before_it, 1000),

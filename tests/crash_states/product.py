@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 INCARNATION: Final = 7
 _STORE: Final = Path("/store")
 _GROUPS: Final = _STORE / "groups"
-_NODE: Final = NodeId("N1234567")
+OWN: Final = NodeId("N1234567")
 _DONOR: Final = NodeId("N7654321")
+ASSUMED_BYTES: Final = 2000  # where so many may begin in the ledger, they are assumed
 _CACHE_BYTES: Final = 1500  # so small that most reads go to the disk
 _PIECES: Final = PieceSizes(after_batches=1, piece_bytes=512, piece_batches_min=1, step_bytes=128, aligned_bytes=32)
 _LIMITS: Final = (
@@ -50,26 +51,29 @@ class Setup:
     is_compressed: bool = False  # whether blocks are packed when they are compacted
     mode: RecoveryMode = RecoveryMode.SALVAGE
     begun_bytes: int = 0  # of the first entries, which the ledger keeps; 0: blocks have all
+    is_assumed: bool = False  # what a log begins with follows from something durable, and counts at once
     limits: StoreLimits = attrs.Factory(lambda: StoreLimits(max_msgs_per_subject=1))
 
     @classmethod
     def drawn(cls, random: Random) -> "Setup":
         """One of those that differ in what recovery has to do."""
-        return cls(
+        drawn = cls(
             groups=random.choice([1, 1, 1, 2]),
             block_bytes=random.choice([700, 1500, 4000]),
             secrets=Secrets(key=b"k" * 32) if random.random() < 0.25 else None,
             is_compressed=random.random() < 0.25,
             mode=random.choice([RecoveryMode.SALVAGE, RecoveryMode.TORN_TAIL]),
             limits=random.choice(_LIMITS),
-            begun_bytes=random.choice([0, 0, 400, 2000]),
+            begun_bytes=random.choice([0, 0, 400, ASSUMED_BYTES]),
         )
+        return attrs.evolve(drawn, is_assumed=drawn.begun_bytes == ASSUMED_BYTES)
 
     def __str__(self) -> str:
         words = [f"{self.groups} group(s)", f"blocks of {self.block_bytes} bytes", self.mode.value]
         words += ["encrypted"] if self.secrets else []
         words += ["compressed"] if self.is_compressed else []
         words += [f"{self.begun_bytes} bytes begin in the ledger"] if self.begun_bytes else []
+        words += ["the beginning is assumed"] if self.is_assumed else []
         names = ("max_msgs", "max_msgs_per_subject")
         words += [f"{name} {value}" for name in names if (value := getattr(self.limits, name)) != UNLIMITED]
         return ", ".join(words)
@@ -81,7 +85,7 @@ class Node:
     def __init__(self, disk: "LossyDisk", setup: Setup, *, is_donor: bool = False) -> None:
         known = [_key(number) for number in range(setup.groups) if disk.list_directory(_path(_key(number)))]
         self._ledger = Ledger.open(disk, _STORE, known)
-        self._node_id = _DONOR if is_donor else _NODE
+        self._node_id = _DONOR if is_donor else OWN
         self._options = LogOptions(
             block_bytes_first=setup.block_bytes,
             block_bytes_max=setup.block_bytes,

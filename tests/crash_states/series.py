@@ -24,6 +24,7 @@ MET = {  # what no long series may lack, or it shows less than it says
     "installs",
     "abandoned installs",
     "restarts",
+    "assumed beginnings",
 }
 
 

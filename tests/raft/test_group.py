@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,10 +13,15 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.proposals import NotLeaderError, Outcome, OutcomeUnknownError
-from jetraft.store.frames.format import Kind
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.log.mem_log import MemLog
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreCorrupt
+from tests.doubles.lossy_disk import LossyDisk
 from tests.raft.lab import MS, Lab, ListMachine
 
 NAME = GroupId("S-R3F-test0000")
@@ -454,6 +460,28 @@ def test_members_change_under_a_leader_that_had_nothing_to_find_out() -> None:
     lab.run(10 * MS)
     again.change_members(wanted)
     assert again.configuration == wanted
+
+
+def test_no_other_member_hears_of_a_log_whose_beginning_a_crash_may_take() -> None:
+    """It would begin again, and its first entry might be another one then."""
+    disk, lab = LossyDisk(), Lab(nodes=ONE)
+    ledger = Ledger.open(disk, Path("/store"))
+    identity = Identity(node_id=ONE[0], group_id=NAME, incarnation=7)
+    options = LogOptions(begun_bytes_max=1000)
+    log = open_log(ledger, Path("/store/groups/g"), identity, BlockCache(), options)
+    log.durability.assume_beginning()
+    group = lab.managers[ONE[0]].create(GroupSpec(group_id=NAME, incarnation=7, members=ONE), log, ListMachine())
+    lab.run(10 * MS)
+    group.propose(Proposal(kind=Kind.STREAM_OP, body=b"configuration"))
+    lab.run(10 * MS)
+    assert (group.is_leader, group.applied_index, log.is_secure) == (True, 1, False)
+    wanted = Configuration(voters=ONE, learners=THREE[1:2])
+    with pytest.raises(MembershipChangeRefusedError, match="outlive a crash"):
+        group.change_members(wanted)
+    disk.finish()
+    assert log.is_secure
+    group.change_members(wanted)
+    assert group.configuration == wanted
 
 
 def test_a_change_of_members_that_nobody_else_has_does_not_outlive_the_next_leader() -> None:

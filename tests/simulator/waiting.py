@@ -32,7 +32,7 @@ def when_durable(host: Waiting, log: GroupLog, finish: Callable[[], None]) -> No
     """Finish once all of the log is on disk; never for a failed one, which is opened again after a repair."""
     if log.failed is not None:
         return
-    is_busy = isinstance(log, FileLog) and log.is_busy
+    is_busy = isinstance(log, FileLog) and log.durability.is_busy
     if log.durable_token < log.token() or is_busy:
         log.submit()
         host.later(5 * MS, lambda: when_durable(host, log, finish))

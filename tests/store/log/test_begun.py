@@ -1,5 +1,6 @@
 """The first entries of a log, which the ledger keeps until there is a block: no file, and as good as one."""
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -183,6 +184,117 @@ def test_a_cut_takes_entries_away_that_only_the_ledger_has(seed: int, index: int
     assert found(log) == expected
     disk.crash(Random(seed))
     assert found(opened(disk)) == expected
+
+
+def assumed(disk: LossyDisk) -> FileLog:
+    """A log whose beginning follows from something durable, after its first step, of which nothing is on the disk."""
+    log = opened(disk)
+    log.durability.assume_beginning()
+    log.set_hard_state(VOTED)
+    log.save_checkpoint(0, 0, b"members", b"")
+    log.submit()
+    log.append([entry(1)])
+    log.submit()
+    return log
+
+
+def test_what_follows_from_something_durable_counts_without_a_batch() -> None:
+    disk = LossyDisk()
+    log = assumed(disk)
+    assert (log.durable_token, log.durable_index) == (log.token(), 1)
+    assert not log.is_secure
+    assert not log.durability.is_busy
+    assert log.place.ledger.is_idle
+    assert (state_of(log).begun, state_of(log).hard_state) == ((entry(1).frame,), VOTED), "as another opening is to see"
+    log.close()
+    again = open_log(log.place.ledger, GROUP, IDENTITY, BlockCache(), OPTIONS)
+    assert (found(again), again.hard_state) == ([entry(1)], VOTED)
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("seed", range(5))
+def test_an_assumed_beginning_is_there_after_a_crash_or_nothing_is(seed: int, steps: int) -> None:
+    disk = LossyDisk()
+    log = assumed(disk)
+    assert not log.note_floor()
+    for _ in range(steps):
+        disk.step()
+    is_secure = log.is_secure
+    disk.crash(Random(seed))
+    log = opened(disk)
+    allowed = {(1, 1)} if is_secure else {(0, 0), (1, 1)}
+    assert (log.last_index, log.hard_state.term) in allowed
+    if not log.last_index:
+        log = assumed(disk)
+    append(disk, log, entry(2, kind=Kind.MESSAGES))
+    disk.crash(Random(seed))
+    assert found(opened(disk)) == [entry(1), entry(2, kind=Kind.MESSAGES)]
+
+
+def test_the_ledger_has_an_assumed_beginning_when_floors_are_noted() -> None:
+    disk = LossyDisk()
+    log = assumed(disk)
+    log.note_floor()
+    disk.finish()
+    assert log.is_secure
+
+
+@pytest.mark.parametrize("steps", range(24))
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_after_an_assumed_beginning_is_durable_with_it(seed: int, steps: int) -> None:
+    disk = LossyDisk()
+    log = assumed(disk)
+    log.append([entry(2, kind=Kind.MESSAGES)])
+    log.submit()
+    assert log.durable_index == 1
+    for _ in range(steps):
+        disk.step()
+    durable_index = log.durable_index
+    assert durable_index == 1 or log.is_secure
+    disk.crash(Random(seed))
+    log = opened(disk)
+    assert log.damaged_entries == ()
+    if durable_index > 1:
+        assert found(log) == [entry(1), entry(2, kind=Kind.MESSAGES)]
+    assert (log.last_index > 0) is (log.hard_state.term > 0)
+
+
+@pytest.mark.parametrize(("term", "vote"), [(1, None), (1, NodeId("N7654321")), (2, None)])
+def test_a_promise_to_others_is_never_assumed(term: int, vote: NodeId | None) -> None:
+    disk, hard_state = LossyDisk(), HardState(term=term, vote=vote)
+    log = opened(disk)
+    log.durability.assume_beginning()
+    log.set_hard_state(hard_state)
+    log.submit()
+    assert log.durable_token < log.token()
+    disk.finish()
+    log.append([entry(1, term=hard_state.term)])
+    log.submit()
+    assert log.durable_token < log.token(), "nor what comes after it"
+
+
+def test_a_log_that_has_begun_goes_on_as_it_does() -> None:
+    disk = LossyDisk()
+    founded(disk).close()
+    log = opened(disk)
+    log.durability.assume_beginning()
+    log.append([entry(2, kind=Kind.NOOP)])
+    log.submit()
+    assert log.durable_index == 1
+
+
+def test_what_is_assumed_outlives_a_batch_that_fails() -> None:
+    disk = LossyDisk()
+    log = assumed(disk)
+    disk.fail_next("write", errno.ENOSPC)
+    log.note_floor()
+    disk.finish()
+    assert not log.is_secure
+    log.note_floor()
+    disk.finish()
+    assert log.is_secure
+    disk.crash(Random(1))
+    assert found(opened(disk)) == [entry(1)]
 
 
 def test_no_floor_is_noted_for_what_the_ledger_has_itself() -> None:

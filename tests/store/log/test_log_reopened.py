@@ -116,9 +116,9 @@ def test_a_closed_log_is_busy_until_its_zeros_are_written() -> None:
     assert log.durable_index == log.last_index
     told: list[bool] = []
     log.close()
-    assert log.is_busy
+    assert log.durability.is_busy
     assert ledger.logs[IDENTITY.group_id, IDENTITY.incarnation].is_busy
-    log.on_durable = lambda: told.append(log.is_busy)
+    log.on_durable = lambda: told.append(log.durability.is_busy)
     disk.finish()
     assert told == [False]
 
