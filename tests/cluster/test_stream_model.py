@@ -1,11 +1,13 @@
 """One stream with its consumers in real files, against a naive model in Python.
 
-Rules publish (also batches, repetitions by message id, copies of an origin), pull, ack, nak, terminate, let time pass,
-delete, purge, exchange the leader and restart from disk. After each one the stream's state and every consumer's
-num_pending, floor and pending acks are the model's; each pull delivers what the model says, as often as it says; and a
+Rules publish (also batches, rollups, schedules, repetitions by message id, copies of an origin), pull (also by the
+policies of priority groups), ack, nak, terminate, reset, let time pass, delete, purge, change filters and limits,
+exchange the leader and restart from disk. After each one the stream's state and every consumer's num_pending, floor and
+pending acks are the model's; each pull delivers what the model says, as often as it says, to whom it says; and a
 restart changes not a byte of the state.
 """
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.scheduler import ROUND_NS_MIN
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import Batch, Done, LocalDisk, Writer
 from jetraft.store.frames.format import Identity
@@ -27,7 +30,8 @@ from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import LogOptions
 from jetraft.store.model.clock import ManualClock
-from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.config import AckPolicy, PriorityPolicy
+from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import GroupId
 from jetraft.store.model.requests import JSApiStreamPurgeRequest
 from jetraft.store.model.subject import matches
@@ -37,11 +41,17 @@ from tests.harness.forms import examples
 S = 10**9
 ACK_WAIT = 2 * S
 SUBJECTS = (b"s.a", b"s.b", b"s.c")
+SCHEDULERS = (b"s.later.1", b"s.later.2")  # what schedules are published to
+LATE_NS = ROUND_NS_MIN  # how late a message of a schedule may be
+GROUP = "g"
 CONSUMERS: dict[str, dict[str, Any]] = {
     "all": {},
     "some": {"filter_subjects": ("s.a", "s.b"), "max_deliver": 2},
     "floor": {"ack_policy": AckPolicy.ALL, "filter_subject": "s.c"},
+    "over": {"priority_policy": PriorityPolicy.OVERFLOW, "priority_groups": (GROUP,), "max_deliver": 3},
+    "ranks": {"priority_policy": PriorityPolicy.PRIORITIZED, "priority_groups": (GROUP,)},
 }
+FILTERS = ((), ("s.a", "s.b"), ("s.*",), ("s.c", "s.later.>"))
 OPTIONS = LogOptions(block_bytes_first=2000, block_bytes_max=6000)
 ORIGIN = b"O > >"
 IDENTITY_KEY = GroupId("S-R1F-S"), 7
@@ -102,6 +112,15 @@ class Waiting:
     due_ns: int
 
 
+@attrs.frozen
+class Planned:
+    """A schedule: when it is due, and where its message goes then."""
+
+    due_ns: int
+    target: bytes
+    payload: bytes
+
+
 @attrs.define
 class Model:
     """A consumer, naively."""
@@ -110,6 +129,8 @@ class Model:
     max_deliver: int
     cursor: int = 0
     pending: dict[int, Waiting] = attrs.Factory(dict)
+
+    policy: PriorityPolicy = PriorityPolicy.NONE
 
     def wants(self, subject: bytes) -> bool:
         """Whether its filters match."""
@@ -128,10 +149,21 @@ class StreamModel(RuleBasedStateMachine):
         self.last_seq = 0
         self.first_floor = 1  # what the first sequence is in an empty stream
         self.ids: dict[bytes, int] = {}
+        self.planned: dict[int, Planned] = {}  # by the sequence of the schedule
+        self.led_since_ns = 0
+        self.config = stream_config(
+            allow_atomic=True, allow_msg_schedules=True, allow_rollup_hdrs=True, max_msgs_per_subject=-1
+        )
+        self.revision = 7
         self.origin_seq = 0
         self.numbers = 0
         self.models = {
-            name: Model(_filters(fields), int(str(fields.get("max_deliver", -1)))) for name, fields in CONSUMERS.items()
+            name: Model(
+                _filters(fields),
+                fields.get("max_deliver", -1),
+                policy=fields.get("priority_policy", PriorityPolicy.NONE),
+            )
+            for name, fields in CONSUMERS.items()
         }
         self.replies: dict[tuple[str, int], bytes] = {}  # the newest ack subject of a delivery
         self.log = self._opened()
@@ -152,10 +184,11 @@ class StreamModel(RuleBasedStateMachine):
 
     def _start(self) -> None:
         self.node = DiskNode(self.disk, self.clock)
-        assignment = assignment_of(self.node, stream_config(allow_atomic=True))
+        assignment = attrs.evolve(assignment_of(self.node, self.config), revision=self.revision)
         self.replica = StreamReplica.start(assignment=assignment, log=self.log, site=self.node.site)
         while not self.replica.is_leader:
             self.node.sleep(S // 100)
+        self.led_since_ns = self.clock.now_ns
 
     def _digest(self) -> bytes:
         return self.replica.machine.snapshot()
@@ -165,6 +198,15 @@ class StreamModel(RuleBasedStateMachine):
     def _stored(self, subject: bytes, payload: bytes) -> None:
         self.last_seq += 1
         self.live[self.last_seq] = subject, payload
+        self._limit(subject)
+
+    def _limit(self, subject: bytes) -> None:
+        """No subject has more messages than the stream's limit."""
+        seqs = [seq for seq, (found, _) in sorted(self.live.items()) if found == subject]
+        limit = self.config.max_msgs_per_subject
+        for seq in seqs[: max(0, len(seqs) - limit)] if limit > 0 else ():
+            del self.live[seq]
+        self._note_first()
 
     def _next_payload(self) -> bytes:
         self.numbers += 1
@@ -215,6 +257,46 @@ class StreamModel(RuleBasedStateMachine):
         assert leadership.admit_copies(encode_capture(subject, hdr=hdr, payload=payload)) == (0, None)
         self._stored(subject, payload)
         self.node.turn()
+
+    def _roll_up(self, subject: bytes) -> None:
+        self.live = {seq: found for seq, found in self.live.items() if found[0] != subject}
+
+    @rule(subject=st.sampled_from(SUBJECTS))
+    def roll_up(self, subject: bytes) -> None:
+        payload = self._next_payload()
+        self.node.publish(subject, payload, hdr=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
+        self.node.turn()
+        self._roll_up(subject)
+        self._stored(subject, payload)
+
+    @rule(
+        scheduler=st.sampled_from(SCHEDULERS),
+        produces=st.sampled_from(SUBJECTS),
+        wait_ns=st.sampled_from([S // 2, S, 2 * S, 60 * S]),
+    )
+    def schedule(self, scheduler: bytes, produces: bytes, wait_ns: int) -> None:
+        """Due between two moments at which others look."""
+        due_ns, payload = self.clock.now_ns + wait_ns + S // 20, self._next_payload()
+        moment = format_time(self.clock.unix_ns() + due_ns - self.clock.now_ns).encode()
+        hdr = b"NATS/1.0\r\nNats-Schedule: @at %s\r\nNats-Schedule-Target: %s\r\n\r\n" % (moment, produces)
+        self.node.publish(scheduler, payload, hdr=hdr)
+        self.node.turn()
+        self._roll_up(scheduler)
+        self._stored(scheduler, payload)
+        self.planned[self.last_seq] = Planned(due_ns, produces, payload)
+
+    def _produce(self) -> None:
+        """What is due is in the stream by now; what has been for a moment only may be."""
+        self.planned = {seq: one for seq, one in self.planned.items() if seq in self.live}
+        now_ns = self.clock.now_ns
+        due = sorted((one.due_ns, seq) for seq, one in self.planned.items() if one.due_ns <= now_ns)
+        surely = [due_ns for due_ns, _ in due if max(due_ns, self.led_since_ns) + LATE_NS <= now_ns]
+        count = self.replica.machine.store.last_seq - self.last_seq
+        assert len(surely) <= count <= len(due)
+        for _, seq in due[:count]:
+            one = self.planned.pop(seq)
+            del self.live[seq]
+            self._stored(one.target, one.payload)
 
     # Removing.
 
@@ -268,19 +350,38 @@ class StreamModel(RuleBasedStateMachine):
     def first_seq(self) -> int:
         return min(self.live, default=self.last_seq + 1)
 
+    @rule(limit=st.sampled_from([-1, 1, 3]))
+    def change_limit(self, limit: int) -> None:
+        self.config = attrs.evolve(self.config, max_msgs_per_subject=limit)
+        self.revision += 1
+        self.replica.reconfigure(attrs.evolve(self.replica.assignment, config=self.config, revision=self.revision))
+        self.node.turn()
+        for subject in (*SUBJECTS, *SCHEDULERS):
+            self._limit(subject)
+
     # Consuming.
 
-    @rule(name=st.sampled_from(list(CONSUMERS)))
-    def pull(self, name: str) -> None:
+    @rule(filters=st.sampled_from(FILTERS))
+    def change_filters(self, filters: tuple[str, ...]) -> None:
+        fields = {**CONSUMERS["some"], "filter_subjects": filters}
+        add_consumer(self.node, self.replica, durable_name="some", ack_wait=ACK_WAIT, **fields)
+        self.models["some"].filters = tuple(one.encode() for one in filters)
+
+    @rule(name=st.sampled_from(list(CONSUMERS)), least=st.sampled_from([0, 1, 3]), batch=st.sampled_from([1, 1000]))
+    def pull(self, name: str, least: int, batch: int) -> None:
+        """With groups: only while as many wait as were asked for; or the first in rank before the other."""
         model, now_ns = self.models[name], self.clock.now_ns
-        body = b'{"batch":1000,"no_wait":true}'
-        self.node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.%s" % name.encode(), body, reply=b"_INBOX.r")
+        whole: dict[str, Any] = {"batch": 1000, "no_wait": True}
+        if model.policy is not PriorityPolicy.NONE:
+            whole["group"] = GROUP
+        if model.policy is PriorityPolicy.OVERFLOW:
+            whole["min_pending"] = least
+        if model.policy is PriorityPolicy.PRIORITIZED:
+            whole["priority"] = 2
+            self._request(name, b"_INBOX.one", {"batch": batch, "no_wait": True, "group": GROUP, "priority": least})
+        self._request(name, b"_INBOX.r", whole)
         sent = [one for one in self.node.turn() if one.reply]
-        expected = self._due(model, now_ns)
-        for seq, (subject, _) in sorted(self.live.items()):
-            if seq > model.cursor and model.wants(subject):
-                expected[seq] = 1
-                model.cursor = seq
+        expected = self._expected(model, now_ns, least if model.policy is PriorityPolicy.OVERFLOW else 0)
         found = {}
         for one in sent:
             numbers = one.reply.split(b".")
@@ -289,8 +390,37 @@ class StreamModel(RuleBasedStateMachine):
             assert (one.subject, one.payload) == self.live[stored_seq]
             self.replies[name, stored_seq] = one.reply
         assert found == expected
+        if model.policy is PriorityPolicy.PRIORITIZED:
+            is_second = least > whole["priority"] and batch <= len(expected)  # else there is no other, or it is first
+            assert sum(one.to == b"_INBOX.one" for one in sent) == (0 if is_second else min(batch, len(expected)))
         for seq, count in expected.items():
             model.pending[seq] = Waiting(count, now_ns, now_ns + ACK_WAIT)
+
+    def _request(self, name: str, reply: bytes, body: dict[str, object]) -> None:
+        self.node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.%s" % name.encode(), json.dumps(body).encode(), reply=reply)
+
+    def _expected(self, model: Model, now_ns: int, least: int) -> dict[int, int]:
+        """What is delivered now, and for which time."""
+        new = [seq for seq, (subject, _) in sorted(self.live.items()) if seq > model.cursor and model.wants(subject)]
+        due = self._due(model, now_ns)
+        if due and len(new) + 1 < least:
+            return {}
+        taken = new[: max(0, len(new) - least + 1)] if least else new
+        model.cursor = max([model.cursor, *taken])
+        return due | dict.fromkeys(taken, 1)
+
+    @rule(name=st.sampled_from(list(CONSUMERS)), data=st.data())
+    def reset(self, name: str, data: st.DataObject) -> None:
+        """Deliver again from a sequence, or from the one after the floor; what was delivered before is void."""
+        model = self.models[name]
+        seq = data.draw(st.integers(0, self.last_seq + 2))
+        floor = info_of(self.replica, name).ack_floor.stream_seq
+        found = finish(self.node, lambda: self.replica.reset_consumer(name, seq))
+        assert found is not None
+        assert found[1] == (seq or floor + 1)
+        model.cursor = found[1] - 1
+        model.pending.clear()
+        self.replies = {key: reply for key, reply in self.replies.items() if key[0] != name}
 
     def _due(self, model: Model, now_ns: int) -> dict[int, int]:
         """What is to be delivered again, and the number of that delivery; what may not be is given up."""
@@ -333,6 +463,7 @@ class StreamModel(RuleBasedStateMachine):
     @rule(wait_ns=st.sampled_from([S // 10, S, 3 * S]))
     def sleep(self, wait_ns: int) -> None:
         self.node.sleep(wait_ns)
+        self._produce()
         self._tick()
 
     # Leaders and processes.
@@ -341,15 +472,18 @@ class StreamModel(RuleBasedStateMachine):
     def change_leader(self) -> None:
         """Another leader starts from replicated state: it knows of no NAK."""
         self.node.sleep(S // 10)
+        self._produce()
         self._tick()
         self.replica.became_follower(1, None)
         self.replica.became_leader(1)
         self.node.turn()
+        self.led_since_ns = self.clock.now_ns
         self._wait_again()
 
     @rule()
     def restart(self) -> None:
         self.node.sleep(S // 10)
+        self._produce()
         self._tick()
         before = self._digest()
         self.replica.stop()
