@@ -6,9 +6,9 @@ of the fields and of what kind their defaults are, and which methods the class h
 start that saved the code, the class is put together here, as attrs does it: the same methods, slots and hooks.
 `__attrs_attrs__` is worked out by attrs when it is first read, as few classes are ever asked for their fields.
 
-Only plain classes have a shape: slots, no validators, converters, own comparison, `__init_subclass__` hooks or fields
-of a base. attrs builds all others, and every class under an attrs or a Python that this module was not compared with
-(`tests/api/test_class_plans.py` compares each class of the server).
+Only plain classes have a shape: slots, no converters, own comparison, `__init_subclass__` hooks or fields of a base,
+and validators only where nothing is set later. attrs builds all others, and every class under an attrs or a Python that
+this module was not compared with (`tests/api/test_class_plans.py` compares each class of the server).
 """
 
 # ruff: noqa: SLF001  attrs has no public names for what it builds classes of
@@ -97,8 +97,7 @@ def fields_of(cls: type) -> Fields | None:
 def is_plain(field: Any) -> bool:
     """Whether attrs writes nothing for this field that it does not write for every one."""
     return (
-        field._validator is None
-        and field.converter is None
+        field.converter is None
         and field.alias is None
         and field.on_setattr is None
         and field.type is None
@@ -107,6 +106,11 @@ def is_plain(field: Any) -> bool:
         and field.eq_key is None
         and (field.repr is True or field.repr is False)
     )
+
+
+def is_validated(value: Any) -> bool:
+    """Whether `__init__` calls a validator for this field."""
+    return value.__class__ is COUNTED and value._validator is not None
 
 
 def kind_of(value: Any) -> str:
@@ -118,6 +122,7 @@ def kind_of(value: Any) -> str:
     kind = kind_of(value._default)
     kind += "" if value.init else "i"
     kind += "" if value.repr else "r"
+    kind += "" if value._validator is None else "v"
     return kind if value.kw_only is None else kind + ("k" if value.kw_only else "p")
 
 
@@ -140,6 +145,8 @@ def shape_of(cls: type, arguments: Mapping[str, Any], fields: Fields) -> Shape |
         if "__attrs_attrs__" in base.__dict__ or base.__dict__.get("__slots__"):
             return None
     frozen, kw_only, eq = arguments["frozen"], arguments["kw_only"], arguments["eq"]
+    if not frozen and any(is_validated(value) for _, value, _ in fields):
+        return None  # attrs writes a `__setattr__` for it
     own_methods = tuple([name for name in WRITTEN if name in own])
     kinds = ",".join([f"{name}={kind_of(value)}" for name, value, _ in fields])
     settles = hasattr(cls, "__attrs_post_init__")
@@ -198,6 +205,10 @@ def methods_of(cls: type, shape: Shape, fields: Fields, code: CodeType) -> dict[
             names[f"__attr_factory_{name}"] = default.factory
         elif default is not attr.NOTHING:
             defaults[name] = Default(default)
+        if is_field and value._validator is not None:
+            names["_config"] = make._config
+            names[f"__attr_validator_{name}"] = value._validator
+            names[f"__attr_{name}"] = described(name, value, annotation, kw_only=shape.is_kw_only)
         if not is_field or value.init:
             annotations[name.lstrip("_")] = annotation
     made: dict[str, Any] = {}
@@ -206,6 +217,16 @@ def methods_of(cls: type, shape: Shape, fields: Fields, code: CodeType) -> dict[
         dundered(method, cls)
     made["__init__"].__annotations__ = annotations
     return made
+
+
+def described(name: str, value: Any, annotation: Any, *, kw_only: bool) -> Any:
+    """What attrs tells a validator of its field."""
+    found = make.Attribute.from_counting_attr(name, value, kw_only, annotation)
+    assert found.alias is None, "no plain field has one"
+    set_ = SET(found)
+    set_("alias", name.lstrip("_"))
+    set_("alias_is_default", True)  # noqa: FBT003  attrs' own words
+    return found
 
 
 def dundered(method: Any, cls: type) -> Any:
@@ -232,7 +253,7 @@ def is_positional(value: Any, *, kw_only: bool) -> bool:
 
 def correct_cells(old: type, new: type) -> None:
     """Let `super()` and `__class__` in methods mean the class with slots."""
-    for value in new.__dict__.values():
+    for value in old.__dict__.values():  # what was written has no cells of the class
         function: Any = value
         if isinstance(value, classmethod | staticmethod):
             function = value.__func__

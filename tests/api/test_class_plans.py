@@ -139,6 +139,39 @@ def test_a_class_behaves_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         other()
 
 
+def told_class() -> Any:
+    def is_small(instance: Any, field: Any, value: int) -> None:
+        if value > 9:
+            raise ValueError(type(instance), field, value)
+
+    @attrs.frozen
+    class Told:
+        _x: int = attrs.field(validator=is_small)
+        y: bytes = attrs.field(default=b"", validator=attrs.validators.instance_of(bytes), kw_only=True)
+
+    return Told
+
+
+def test_a_validator_is_told_what_attrs_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = twice(tmp_path / "x.classes", monkeypatch, told_class)
+    assert isinstance(other.__dict__["__attrs_attrs__"], LateFields)
+    assert other(9, y=b"a").y == b"a"
+    with pytest.raises(ValueError, match="10") as by_attrs:
+        one(10)
+    with pytest.raises(ValueError, match="10") as kept:
+        other(10)
+    assert kept.value.args[0] is other
+    told, expected = kept.value.args[1], by_attrs.value.args[1]
+    assert [getattr(told, slot) for slot in told.__slots__ if slot != "validator"] == [
+        getattr(expected, slot) for slot in told.__slots__ if slot != "validator"
+    ]
+    assert told.validator is attrs.fields(other)[0].validator
+    with pytest.raises(TypeError, match="'y' must be <class 'bytes'>"):
+        other(1, y="a")
+    with attrs.validators.disabled():
+        assert other(10, y=1).y == 1
+
+
 def test_another_shape_is_built_by_attrs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     default: list[Any] = [attrs.field()]
 
