@@ -3,22 +3,16 @@
 attrs writes `__init__`, `__eq__`, `__hash__` and `__repr__` of a class as source text and compiles it, at each start.
 For the 550 classes of a server with JetStream that was a third of all processor time until it was ready. Here the code
 is looked up by what it follows from, the shape of a plain class (`class_plans.py`), and else by a digest of its text.
-What is not found is compiled, and saved when the server is ready, beside the byte code of this module (so in
-PYTHONPYCACHEPREFIX where it is set). As with `.pyc` files, PYTHONDONTWRITEBYTECODE keeps it from being written, not
-from being read. A file that cannot be written, is cut off or is of another Python costs time only. It is believed as
-`.pyc` files are: who may write there may run code.
+What is not found is compiled, and saved when the server is ready (`kept_code.py`). As with `.pyc` files,
+PYTHONDONTWRITEBYTECODE keeps it from being written, not from being read.
 
 The text of `__hash__` has a number that differs between processes, a salt by the name of the class; it is not part of
 the digest, as any number will do. An attrs that compiles in another way than this module expects is left as it is.
 """
 
-import importlib.util
 import marshal
-import os
 import re
 import sys
-from binascii import crc32
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import CodeType
@@ -28,15 +22,13 @@ import attr._make
 import attr._next_gen
 
 from jetraft.api.class_plans import build, fields_of, is_known, shape_of
+from jetraft.api.kept_code import KeptCode, beside, read, write
 
 CODES_MAX: Final = 4096  # of all kinds of server that start from here; a server with everything has about 700
 DIGEST_BYTES: Final = 16
-LENGTH_BYTES: Final = 8
-HEAD: Final = importlib.util.MAGIC_NUMBER + b"jetraft classes 3\n"
 SALT: Final = re.compile(r"^( +)-?\d+,$", re.MULTILINE)
 
 Codes = dict[bytes, bytes]
-Index = dict[bytes, tuple[int, int, int]]  # where a code begins and ends in the file, and its checksum
 
 make: Any = attr._make
 next_gen: Any = attr._next_gen  # noqa: SLF001
@@ -55,7 +47,7 @@ class ClassCode:
     @classmethod
     def install(cls) -> "ClassCode":
         """Let attrs look code up here from now on."""
-        found = cls(beside(__file__))
+        found = cls(beside(__file__, ".classes"))
         if hasattr(make, "_compile_and_eval"):
             make._compile_and_eval = found.evaluate  # noqa: SLF001
             if is_known():
@@ -65,7 +57,7 @@ class ClassCode:
     def known(self, key: bytes) -> bytes | None:
         """The code under a key."""
         if self.kept is None:
-            self.kept = read(self.path)
+            self.kept = read(self.path) if self.path is not None else KeptCode({})
         return self.kept.get(key) or self.added.get(key)
 
     def build(self, maybe_cls: type, **arguments: Any) -> Any:
@@ -101,72 +93,18 @@ class ClassCode:
     def save(self) -> None:
         """Write what had to be compiled, for the next start, and let go of what is known."""
         if self.added and self.path is not None and not sys.dont_write_bytecode:
-            codes = read(self.path).codes() | self.added
+            before = read(self.path)
+            codes = before.codes() | self.added
+            before.close()
             if len(codes) > CODES_MAX:
                 codes = {key: code for key, code in codes.items() if key in self.used}
             write(self.path, codes)
             self.added = {}
+        if self.kept is not None:
+            self.kept.close()
         self.kept = None
-
-
-class KeptCode:
-    """The codes of a file, which are taken apart when they are asked for."""
-
-    def __init__(self, index: Index, data: bytes) -> None:
-        self.index = index
-        self.data = data
-
-    def get(self, key: bytes) -> bytes | None:
-        """The code under a key, unless it is damaged."""
-        start, end, checksum = self.index.get(key, (0, 0, 0))
-        code = self.data[start:end]
-        return code if code and crc32(code) == checksum else None
-
-    def codes(self) -> Codes:
-        """All of them."""
-        found = {key: self.get(key) for key in self.index}
-        return {key: code for key, code in found.items() if code is not None}
 
 
 def digest(filename: str, script: str) -> bytes:
     """What stands for a text."""
     return blake2b(f"{filename}\n{SALT.sub('', script)}".encode(), digest_size=DIGEST_BYTES).digest()
-
-
-def beside(source: str) -> Path:
-    """The file beside the byte code of a module."""
-    return Path(importlib.util.cache_from_source(source)).with_suffix(".classes")
-
-
-def read(path: Path | None) -> KeptCode:
-    """The codes of a file; none when it is not there, its index is not whole, or it is of another Python."""
-    try:
-        data = path.read_bytes() if path is not None else b""
-    except OSError:
-        data = b""
-    codes_at = len(HEAD) + DIGEST_BYTES + LENGTH_BYTES
-    start = codes_at + int.from_bytes(data[codes_at - LENGTH_BYTES : codes_at])
-    stated = data[len(HEAD) : len(HEAD) + DIGEST_BYTES]
-    if not data.startswith(HEAD) or blake2b(data[start:], digest_size=DIGEST_BYTES).digest() != stated:
-        return KeptCode({}, b"")
-    return KeptCode(marshal.loads(memoryview(data)[start:]), data)  # noqa: S302  as Python does with `.pyc` files
-
-
-def write(path: Path, codes: Codes) -> None:
-    """Replace the file, whole or not at all; servers that start together may all do it."""
-    index: Index = {}
-    at = len(HEAD) + DIGEST_BYTES + LENGTH_BYTES
-    for key, code in codes.items():
-        index[key] = at, at + len(code), crc32(code)
-        at += len(code)
-    table = marshal.dumps(index)
-    length = sum(map(len, codes.values())).to_bytes(LENGTH_BYTES)
-    parts = [HEAD, blake2b(table, digest_size=DIGEST_BYTES).digest(), length, *codes.values(), table]
-    beside_it = path.with_suffix(f".{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside_it.write_bytes(b"".join(parts))
-        beside_it.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside_it.unlink()

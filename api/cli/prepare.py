@@ -1,9 +1,10 @@
 """`python -m jetraft.api.cli.prepare` makes the first start as fast as the later ones, and ends.
 
 It imports every module, so that Python writes the byte code of all that a server may load, of the standard library and
-the dependencies too, and it saves the code of classes (`api/class_code.py`). `make setup` and the image run it; it is
-of use wherever those who start servers may not write where the package is, or have PYTHONDONTWRITEBYTECODE set. What
-cannot be written is left out. Modules of optional packages that are not installed are named and skipped.
+the dependencies too, and it saves the code of classes and of modules (`api/class_code.py`, `api/module_code.py`). `make
+setup` and the image run it; it is of use wherever those who start servers may not write where the package is, or have
+PYTHONDONTWRITEBYTECODE set. What cannot be written is left out. Modules of optional packages that are not installed are
+named and skipped.
 """
 
 import importlib
@@ -13,8 +14,10 @@ import sys
 from contextlib import suppress
 
 import jetraft
-from jetraft.api import class_code
-from jetraft.api.class_code import ClassCode, beside
+from jetraft.api import class_code, module_code
+from jetraft.api.class_code import ClassCode
+from jetraft.api.kept_code import beside
+from jetraft.api.module_code import ModuleCode
 
 CODECS = ("encodings.ascii", "encodings.idna")  # which Python loads when it first meets such a text
 
@@ -24,18 +27,21 @@ def main() -> int:
     if sys.dont_write_bytecode:  # what is loaded by now was not written
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         os.execve(sys.executable, [sys.executable, "-m", "jetraft.api.cli.prepare"], env)  # noqa: S606  this very program
-    with suppress(OSError):
-        beside(class_code.__file__).unlink()  # it may have classes of the past
+    for source, ending in ((class_code.__file__, ".classes"), (module_code.__file__, ".modules")):
+        with suppress(OSError):
+            beside(source, ending).unlink()  # it may have what is past
+    modules = ModuleCode.install()
     code = ClassCode.install()
     for name in CODECS:
         importlib.import_module(name)
     skipped = []
-    for module in pkgutil.walk_packages(jetraft.__path__, "jetraft."):
+    for found in pkgutil.walk_packages(jetraft.__path__, "jetraft."):
         try:
-            importlib.import_module(module.name)
+            importlib.import_module(found.name)
         except ModuleNotFoundError as error:
-            skipped.append(f"{module.name} (needs {error.name})")
+            skipped.append(f"{found.name} (needs {error.name})")
     code.save()
+    modules.save()
     for name in skipped:
         sys.stderr.write(f"jetraft: not prepared: {name}\n")
     return 0

@@ -14,12 +14,19 @@ def main() -> int:
     from jetraft.api.collector import spare_imports  # noqa: PLC0415  see the modules
 
     spare_imports()
+    from jetraft.api.module_code import ModuleCode  # noqa: PLC0415
+
+    modules = ModuleCode.install()
     from jetraft.api.class_code import ClassCode  # noqa: PLC0415
 
     code = ClassCode.install()
     from jetraft.api.cli.main import main as command  # noqa: PLC0415  its classes are the first that profit
 
-    return command(at_ready=code.save)
+    def save() -> None:
+        code.save()
+        modules.save()
+
+    return command(at_ready=save)
 
 
 if __name__ == "__main__":

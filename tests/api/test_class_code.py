@@ -8,7 +8,8 @@ import attr._make
 import attrs
 import pytest
 
-from jetraft.api.class_code import ClassCode, digest, write
+from jetraft.api.class_code import ClassCode, digest
+from jetraft.api.kept_code import write
 
 
 def defined() -> Any:

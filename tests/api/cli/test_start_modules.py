@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.class_code import read
+from jetraft.api.kept_code import read
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.server import environment
@@ -31,7 +31,7 @@ OPTIONAL = """
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
 MODULES_ALONE_MAX = 470  # with those of Python and of the libraries
-MODULES_OF_JETSTREAM_MAX = 750  # the table of the meta group knows templates and feature levels
+MODULES_OF_JETSTREAM_MAX = 735  # the table of the meta group knows templates and feature levels
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store
