@@ -41,6 +41,9 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
     from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
 
     end_at_once()
+    from jetraft.api.cli.trio_import import import_trio  # noqa: PLC0415
+
+    import_trio()
     from jetraft.api.config.fitting import fitted  # noqa: PLC0415  --help must not load the whole server
     from jetraft.api.server import serve  # noqa: PLC0415
     from jetraft.cluster.memory_room import keep_little, process_limit_bytes  # noqa: PLC0415

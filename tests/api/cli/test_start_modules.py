@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jetraft.api.cli.trio_import import is_glibc
 from jetraft.api.kept_code import read
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
@@ -68,6 +69,26 @@ def test_jetstream_loads_nothing_of_other_features(cache: Path, tmp_path: Path) 
 def test_a_start_loads_no_more_modules_than_it_did(cache: Path, tmp_path: Path) -> None:
     assert len(run(cache)) <= MODULES_ALONE_MAX
     assert len(run(cache, "-js", "-sd", str(tmp_path))) <= MODULES_OF_JETSTREAM_MAX
+
+
+NO_OTHER_PROGRAM = """
+import sys
+started = []
+sys.addaudithook(lambda event, about: started.append((event, about)) if event in {events} else None)
+import os
+from jetraft.api.cli.trio_import import import_trio
+import_trio()
+from trio._core import _thread_cache
+print(started, _thread_cache.set_os_thread_name is None)
+""".replace("{events}", "{'subprocess.Popen', 'os.fork', 'os.posix_spawn', 'os.exec'}")
+
+
+@pytest.mark.skipif(not is_glibc(), reason="trio looks for another library itself")
+def test_importing_trio_starts_no_other_program_and_threads_have_names(cache: Path) -> None:
+    env = os.environ | environment("jetraft") | {"PYTHONPYCACHEPREFIX": str(cache)}
+    words = [sys.executable, "-c", NO_OTHER_PROGRAM]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout.split("\n")[0] == "[] False"
 
 
 def test_the_code_of_classes_is_kept_for_the_next_start(cache: Path) -> None:
