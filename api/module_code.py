@@ -40,7 +40,7 @@ class KeptLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the module."""
-        kept, self._code = self._code, None  # asked twice by nobody who is in a hurry
+        kept, self._code = self._code, None  # the second question is not a start's
         if kept is None:
             return super().get_code(fullname)
         code = marshal.loads(kept)  # noqa: S302  as Python does with `.pyc` files

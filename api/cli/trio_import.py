@@ -13,7 +13,7 @@ NAME: Final = "libpthread.so.0"  # from glibc 2.34 on it is empty, and loads the
 
 
 def import_trio() -> None:
-    """Import it, for whoever imports it next."""
+    """Import it: later imports find it there."""
     if not is_glibc():
         return
     asked = util.find_library

@@ -42,7 +42,7 @@ from jetraft.cluster.consumers.account_bounds import within
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors
-from jetraft.store.model.config import StorageType, StreamConfig
+from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import StreamState
 
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.errors import ApiError
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.stream.consumer_state import ConsumerState
 
 log = logging.getLogger(__name__)
 
@@ -260,6 +259,7 @@ class Backups:
 
     async def _restored_from(self, account: str, config: StreamConfig, upload: Upload) -> Mapping[str, Any]:
         """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""
+        from jetraft.cluster.backup.bounds import require_consumer, require_room  # noqa: PLC0415
         from jetraft.cluster.backup.reading import items_of  # noqa: PLC0415
         from jetraft.cluster.backup.steps import StepPlanner  # noqa: PLC0415
         from jetraft.store.stream.consumer_state import ConsumerState  # noqa: PLC0415
@@ -423,19 +423,3 @@ def _batch(incarnation: int, steps: Sequence[RestoreStep]) -> bytes:
     from jetraft.cluster.backup.step_batch import StepBatch  # noqa: PLC0415
 
     return StepBatch(incarnation=incarnation, steps=tuple(steps)).pack()
-
-
-def require_consumer(consumer: ConsumerState, count: int, count_max: int) -> None:
-    """Raise ApiError when a stream may not have so many consumers; 0 and less: no limit."""
-    if 0 < count_max < count:
-        limit = errors.MAXIMUM_CONSUMERS_LIMIT.with_values()
-        why = f'failed to add consumer "{consumer.name}": {limit.description} ({limit.err_code})'
-        raise errors.STREAM_RESTORE_FAILED.with_values(err=why)
-
-
-def require_room(state: StreamState, room_bytes: int, kind: StorageType) -> None:
-    """Raise ApiError when a stream of this state does not fit."""
-    if state.bytes > room_bytes:
-        is_memory = kind is StorageType.MEMORY
-        exceeded = errors.MEMORY_RESOURCES_EXCEEDED if is_memory else errors.STORAGE_RESOURCES_EXCEEDED
-        raise exceeded.with_values()
