@@ -19,12 +19,12 @@ from tests.raft.meshes import SETTLED_S, Node, running
 
 
 @contextmanager
-def ledger_in(root: Path) -> Iterator[Ledger]:
+def ledger_in(root: Path) -> Iterator[tuple[Ledger, Writer]]:
     """The ledger of a server that runs over a directory."""
     writer = Writer()
     ledger = Ledger.open(LocalDisk(writer), root)
     try:
-        yield ledger
+        yield ledger, writer
     finally:
         ledger.close()
         writer.stop()
@@ -83,7 +83,7 @@ async def test_a_node_that_comes_back_with_an_older_copy_of_its_store_is_told_so
     assert b.events[:1] == [("up", a.mesh.node_id)]
 
     _copy(tmp_path / "copy", places[1])
-    with ledger_in(places[1]) as ledger:
+    with ledger_in(places[1]) as (ledger, _):
         write(ledger, 50)  # it has as many records as the other one, and more
     a, b = await _met(places)
     assert (a.events, b.events, b.mesh.ages.is_own_old, a.mesh.ages.is_own_old) == ([], [], True, False)
@@ -94,6 +94,30 @@ async def test_a_node_that_comes_back_with_an_older_copy_of_its_store_is_told_so
     _copy(tmp_path / "copy", places[1])
     a, b = await _met(places)
     assert b.mesh.ages.is_own_old, "and the one before stays out"
+
+
+async def test_a_copy_that_was_made_while_the_server_ran_is_older_than_what_others_have_heard_since(
+    tmp_path: Path,
+) -> None:
+    place, copy = tmp_path / "b", tmp_path / "copy"
+    a = Node("a")
+    with ledger_in(tmp_path / "a") as (ledger, _):
+        a.mesh.ages.begin(KeptAges.begin(ledger))
+    async with running(a):
+        b = Node("b", (a.address,))
+        with ledger_in(place) as (ledger, writer):
+            b.mesh.ages.begin(KeptAges.begin(ledger))
+            async with running(b):
+                await _until(lambda: bool(a.up and b.up))
+                await _until(partial(_is_written, ledger, writer))
+                _copy(place, copy)
+                write(ledger, 5)
+                await _until(lambda: a.mesh.ages._known[b.mesh.node_id].place == ledger.place)
+        again = Node("b", (a.address,))
+        with ledger_in(copy) as (ledger, _):
+            again.mesh.ages.begin(KeptAges.begin(ledger))
+            async with running(again):
+                await _until(lambda: again.mesh.ages.is_own_old)
 
 
 async def test_two_servers_on_copies_of_one_store_are_found_when_their_neighbours_meet(tmp_path: Path) -> None:
@@ -130,10 +154,10 @@ async def test_an_operator_can_vouch_for_stores_that_were_put_back(tmp_path: Pat
     _copy(places[1], tmp_path / "copy")
     await _met(places)
     _copy(tmp_path / "copy", places[1])
-    with ledger_in(places[1]) as ledger:
+    with ledger_in(places[1]) as (ledger, _):
         ledger.renew()
         assert ledger.values["starts"]
-    with ledger_in(places[1]) as ledger:
+    with ledger_in(places[1]) as (ledger, _):
         assert ledger.values["starts"], "what it has stays"
     a, b = await _met(places)
     assert b.events[:1] == [("up", a.mesh.node_id)]
@@ -142,7 +166,7 @@ async def test_an_operator_can_vouch_for_stores_that_were_put_back(tmp_path: Pat
 async def test_a_store_that_an_operator_has_given_up_is_not_linked_and_not_told(tmp_path: Path) -> None:
     places = [tmp_path / "a", tmp_path / "b"]
     await _met(places)
-    with ledger_in(places[0]) as ledger:
+    with ledger_in(places[0]) as (ledger, _):
         ledger.commit_now(ledger_records.value(AGES_VALUE, without_lost(ledger.values[AGES_VALUE], [])))
     a, b = await _met(places)
     assert (a.events, b.mesh.ages.is_own_old) == ([], False)

@@ -287,6 +287,31 @@ def test_a_failed_batch_is_told_and_the_next_one_goes_to_new_files(disk: LossyDi
     assert term_of(Ledger.open(disk, ROOT)) == 3
 
 
+def test_how_far_it_is_goes_forward_with_what_is_durable_and_comes_back(disk: LossyDisk) -> None:
+    """Others remember it (decision 128): a place that went back would shut this node out."""
+    ledger = Ledger.open(disk, ROOT)
+    places = [ledger.place]
+    for term in range(1, 4):
+        ledger.commit_now(voted(term))
+        places.append(ledger.place)
+    ledger._rewrite_at = 0
+    ledger.commit_now(voted(4))
+    places.append(ledger.place)
+    ledger.append([voted(5)], lambda _error: None)
+    assert ledger.place == places[-1], "not durable yet"
+    assert places == sorted(set(places))
+    disk.finish()
+    last = ledger.place
+    assert last > places[-1]
+    identity = ledger.identity
+    ledger.close()
+    found = reopened(disk)
+    assert (found.identity, found.place) == (identity, last)
+    found.close()
+    disk.flip_bit(ROOT / NAMES[0], 200)
+    assert reopened(disk).place > last, "an opening that has repaired it goes on from there"
+
+
 def test_without_room_to_write_it_anew_it_goes_on_as_it_is(disk: LossyDisk) -> None:
     ledger = Ledger.open(disk, ROOT)
     ledger._rewrite_at = 0
