@@ -354,6 +354,9 @@ class MetaFrontend:
                 needed = needed_by(command.config, self._level_keys)
                 # A change of peers can be cancelled from that level on; below it is made all the same.
                 return max(needed, (MOVES, "a move")) if command.peers and not self._cluster.behind(MOVES) else needed
+            case AdoptStream(row=row):
+                needed = needed_by(row.config, self._level_keys)
+                return needed if row.former is None else max(needed, (MOVES, "a move"))
         return FIRST, ""
 
     async def _raise_level(self, level: int, feature: str) -> None:

@@ -2,11 +2,13 @@
 
 from typing import cast
 
+import attrs
 import pytest
 
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.meta_group import MetaGroup, MetaGroupRef
 from jetraft.cluster.meta.profile import KEY, NodeProfile, unpack_profile
+from jetraft.cluster.state.assignment import Former
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.errors import ApiError
@@ -14,7 +16,7 @@ from jetraft.store.model.extensions import CHAIN, DELAYED, MAX_SUBJECTS
 from jetraft.store.model.feature_level import FIRST, LEVEL, STREAM_KEYS, needed_by
 from jetraft.store.model.ids import NodeId
 from jetraft.store.model.schemas.rules import SCHEMA
-from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3
+from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assignment
 from tests.cluster.meta.test_frontend import InstantGroup, Requests
 
 KEYS = {DELAYED: LEVEL}  # as if the key were new
@@ -82,6 +84,23 @@ async def test_while_a_server_does_not_know_it_the_feature_is_refused_and_nothin
     with pytest.raises(ApiError, match="needs feature level"):
         await requests.frontend.update(ACCOUNT, config, pedantic=False)
     assert (proposed(requests), requests.machine.table.feature_level) == (1, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "former"), [(NEW.metadata, None), ({}, Former(peers=(N1,), replicas=1, placement=None))]
+)
+async def test_a_row_that_is_taken_back_needs_the_level_of_what_it_has(
+    metadata: dict[str, str], former: Former | None
+) -> None:
+    """Damage may have cost the table its level together with the row."""
+    config = StreamConfig(name="S", subjects=("s",), metadata=metadata)
+    row = attrs.evolve(assignment("S"), config=config, former=former)
+    requests = requests_beside({})
+    await requests.frontend.adopt(row)
+    assert (requests.machine.table.feature_level, requests.machine.table.streams[row.key].former) == (LEVEL, former)
+    kept_back = requests_beside({}, own_level=FIRST)
+    with pytest.raises(ApiError, match="needs feature level"):
+        await kept_back.frontend.adopt(row)
 
 
 async def test_a_server_that_is_kept_at_a_level_keeps_the_cluster_there() -> None:
