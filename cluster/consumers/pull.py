@@ -143,8 +143,8 @@ class PullConsumer(ConsumerCore):
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self._waiting)
+        """Requests of those who still listen; the others leave the queue when it is their turn."""
+        return sum(self._has_interest(waiting.reply) for waiting in self._waiting)
 
     # --- what the base class asks
 
@@ -345,11 +345,14 @@ class PullConsumer(ConsumerCore):
         return len(self._waiting) < self.config.max_waiting
 
     def _is_spoken_for(self) -> bool:
-        """True when the queue already wants more than there is."""
+        """True when those in the queue who still listen want more than there is."""
         if not self._waiting:
             return False
         available = self._selector.num_pending(self.delivered_stream) + self.pending.queued
-        return 0 < available < self._waiting.requested
+        if not 0 < available < self._waiting.requested:
+            return False
+        self._waiting.remove_if(lambda waiting: not self._has_interest(waiting.reply))
+        return available < self._waiting.requested
 
     def _next_waiting(self, listening: set[bytes]) -> Waiting | None:
         """The request to serve, with a subscriber; interest is checked once per request and step."""

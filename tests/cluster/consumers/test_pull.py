@@ -500,3 +500,22 @@ def test_delivery_counts_survive_a_restart() -> None:
     client.node.sleep(2 * S)
     (message,) = client.pull()
     assert message.reply.startswith(b"$JS.ACK.S.c.3.1.3.")
+
+
+def test_who_has_left_is_not_counted_among_those_that_wait() -> None:
+    client = Client()
+    client.node.subscriptions.add(b"gone")
+    client.pull(b"5", reply=b"gone")
+    client.pull(b"1")
+    assert info_of(client.replica, "c").num_waiting == 2
+    client.node.subscriptions.remove(b"gone")
+    assert info_of(client.replica, "c").num_waiting == 1
+
+
+def test_who_has_left_does_not_stand_before_a_request_that_does_not_wait() -> None:
+    client = Client(b"s.a", b"s.a", max_ack_pending=1)
+    client.node.subscriptions.add(b"gone")
+    (first,) = client.pull(b"5", reply=b"gone")
+    client.node.subscriptions.remove(b"gone")
+    assert client.pull(b'{"batch":1,"no_wait":true,"expires":%d}' % S) == []
+    assert seqs(client.ack(first)) == [2]

@@ -7,6 +7,7 @@ from tests.conformance.steps import (
     Call,
     Expect,
     Publish,
+    Raw,
     Scene,
     Step,
     Subscribe,
@@ -200,6 +201,12 @@ PARTLY_OTHER: tuple[Step, ...] = (
     pull("another's timer", {"batch": 1, "expires": 100 * MS}, replies=1),
     Until(name="both are over", subject=f"{INFO}.d", field="num_waiting", value=0),
 )
+LEFT: tuple[Step, ...] = (
+    stream("P"),
+    consumer("P", "d"),
+    Raw(name="a client asks and leaves", data=b"SUB r 1\r\nPUB %s.d r 1\r\n5\r\n" % NEXT.encode()),
+    Until(name="nobody waits", subject=f"{INFO}.d", field="num_waiting", value=0),
+)
 WORKQUEUE: tuple[Step, ...] = (
     stream("P", retention="workqueue"),
     *messages("p.a", "1", "2", "3"),
@@ -274,6 +281,7 @@ SCENES = (
     Scene(name="pull/late acks of all", steps=LATE_ALL),
     Scene(name="pull/partly filled", steps=PARTLY),
     Scene(name="pull/partly filled beside another", steps=PARTLY_OTHER),
+    Scene(name="pull/left", steps=LEFT),
     Scene(name="pull/forms", steps=FORMS),
     Scene(name="pull/caps", steps=CAPS),
     Scene(name="pull/acks", steps=ACKS),
