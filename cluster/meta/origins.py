@@ -5,12 +5,14 @@ Origins elsewhere (`external`) are not looked at. Source: stream.go (checkStream
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import attrs
 
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model import errors
+from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,26 +34,39 @@ def check_origins_fit(table: MetaTable, account: str, config: StreamConfig) -> N
     """Raise ApiError when a stream would be its own origin, over others or not, or is narrower than an origin."""
     for name, error in (
         *((name, errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG) for name in _mirrored(config)),
-        *((name, errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG) for name in _sourced(config)),
+        *((name, errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG) for name, _ in _sourced(config)),
     ):
         row = table.get(StreamKey(account, name))
         if row is not None and 0 < config.max_msg_size < row.config.max_msg_size:
             raise error.with_values()
+    _check_no_cycle(table, account, config)
+
+
+def _check_no_cycle(table: MetaTable, account: str, config: StreamConfig) -> None:
+    """Raise ApiError for a stream to which a message would come in two ways, or come back.
+
+    Streams are looked at in the order in which they are named, as in nats-server, where the order decides: an origin
+    that was looked at before counts. A source counts when its filter fits a subject of the stream that has it.
+    """
     seen: set[str] = set()
-    waiting = [*_mirrored(config), *_sourced(config)]
+    waiting, named = deque([config]), {config.name}
     while waiting:
-        name = waiting.pop()
-        if name == config.name:
-            raise errors.STREAM_INVALID_CONFIG.with_values(err="detected cycle")
-        row = table.get(StreamKey(account, name)) if name not in seen else None
-        seen.add(name)
-        if row is not None:
-            waiting += [*_mirrored(row.config), *_sourced(row.config)]
+        holder = waiting.popleft()
+        seen.add(holder.name)
+        for name, filtered in (*_sourced(holder), *((name, "") for name in _mirrored(holder))):
+            if name in seen:
+                if not filtered or any(overlaps(own.encode(), filtered.encode()) for own in holder.subjects):
+                    raise errors.STREAM_INVALID_CONFIG.with_values(err="detected cycle")
+            elif name not in named and (row := table.get(StreamKey(account, name))) is not None:
+                named.add(name)
+                waiting.append(row.config)
+
+
+def _sourced(config: StreamConfig) -> Iterable[tuple[str, str]]:
+    """The names and filters of the streams that this one copies into itself."""
+    sources = (source for source in config.sources if source is not None and source.external is None)
+    return [(source.name, source.filter_subject) for source in sources]
 
 
 def _mirrored(config: StreamConfig) -> Iterable[str]:
     return [config.mirror.name] if config.mirror is not None and config.mirror.external is None else []
-
-
-def _sourced(config: StreamConfig) -> Iterable[str]:
-    return [source.name for source in config.sources if source is not None and source.external is None]

@@ -134,6 +134,20 @@ REWRITING: tuple[Step, ...] = (
         for seq in (1, 2)
     ),
 )
+WAYS: tuple[Step, ...] = (
+    create("O", "origin of both", subjects=["o.>"]),
+    create("M", "mirror of it", mirror={"name": "O"}),
+    create("S1", "the origin, then its mirror", sources=[{"name": "O"}, {"name": "M"}]),
+    create("S2", "the mirror, then its origin", sources=[{"name": "M"}, {"name": "O"}]),
+    create("S3", "a copy", sources=[{"name": "O"}]),
+    create("S4", "the origin, then a copy", sources=[{"name": "O"}, {"name": "S3"}]),
+    create("A", "of one that is not there", subjects=["a.>"], sources=[{"name": "B", "filter_subject": "b.>"}]),
+    create("B", "each has what the other has not", subjects=["b.>"], sources=[{"name": "A", "filter_subject": "a.>"}]),
+    create("C", "of another that is not there", subjects=["c.>"], sources=[{"name": "D", "filter_subject": "c.x"}]),
+    create("D", "it would come back", subjects=["d.>"], sources=[{"name": "C", "filter_subject": "c.>"}]),
+    update("S3", "of itself", sources=[{"name": "S3"}]),
+    Call(name="names", subject=f"{API}.NAMES"),
+)
 ROLLUPS: tuple[Step, ...] = (
     stream(
         "R", discard="new", max_msgs_per_subject=1, discard_new_per_subject=True, allow_rollup_hdrs=True, max_msgs=3
@@ -156,6 +170,7 @@ SCENES = (
     Scene(name="mirrors", steps=MIRROR),
     Scene(name="sources", steps=SOURCES),
     Scene(name="mirrors that rewrite", steps=REWRITING),
+    Scene(name="two ways from an origin", steps=WAYS),
     Scene(name="rollups at the limit of a subject", steps=ROLLUPS),
     Scene(name="mirrors and sources that are refused", steps=REFUSED),
 )
