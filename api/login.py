@@ -269,17 +269,12 @@ class Logins:
     def _hashed(self, cid: int, document: dict[str, Any], check: SlowCheck, *, same: bool) -> None:
         """A password was compared."""
         assert self._reactor is not None
-        session = self.sessions.by_cid.get(cid)
-        if session is not None and not same and self.callouts is not None:
-            offered = credentials_of(document)
-            if self.callouts.is_asked_after(offered):
-                options = self._ask(session, document, self._facts_of(session), None)
-                if not options.is_pending:
-                    assert self._plane is not None
-                    self._plane.release(cid, options)
-                self._reactor.end_turn()
-                return
-        self._answered(cid, document, check.outcome if same else LoginRefusal("wrong secret"))
+        session, refused = self.sessions.by_cid.get(cid), credentials_of(document)
+        if session is None or same or self.callouts is None or not self.callouts.is_asked_after(refused):
+            self._answered(cid, document, check.outcome if same else LoginRefusal("wrong secret"))
+        elif not (options := self._ask(session, document, self._facts_of(session), None)).is_pending:
+            assert self._plane is not None
+            self._plane.release(cid, options)
         self._reactor.end_turn()
 
     def _answered(self, cid: int, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> None:

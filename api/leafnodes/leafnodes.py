@@ -8,7 +8,6 @@ The plane parses what comes and calls `on_text` with the lines that are not inte
 
 import socket
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,14 +15,14 @@ import attrs
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.log_budget import LogBudget
-from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
+from jetraft.api.auth.verdicts import Credentials, LoginRefusal, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import HandshakeError, LeafPeer, OwnNames, connect_of
 from jetraft.api.leafnodes.hubs import HubSide
+from jetraft.api.leafnodes.judging import Judging
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.loops import LoopSubjects
 from jetraft.api.leafnodes.names import DomainNames
@@ -82,6 +81,7 @@ class Leafnodes:
     log: LogBudget = attrs.field(init=False)
     hubs: HubSide = attrs.field(init=False)
     accepted: AcceptedSide = attrs.field(init=False)
+    judging: Judging = attrs.field(init=False)
     _plane: Plane | None = None
     _reactor: Reactor | None = None
     _mesh: Any = None
@@ -90,11 +90,21 @@ class Leafnodes:
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock, self.on_over)
         self.log = LogBudget(self.say.error, self.clock)
         self.hubs = HubSide(self.identity, self, self.admit)
+        self.judging = Judging(
+            entry=self.entry,
+            checks=self.checks,
+            verifications=self.verifications,
+            clock=self.clock,
+            present=self.links,
+            settle=self._settle,
+            refuse=self._refuse,
+        )
         self.accepted = AcceptedSide(self.identity, self, lambda: self.listener, lambda: self.options.compression)
 
     def attach(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
         """Use this plane from now on, and the mesh, or None on a server that stands alone."""
         self._plane, self._reactor, self._mesh = plane, reactor, mesh
+        self.judging.attach(plane, reactor)
         if mesh is not None:
             for signal in (mesh.on_peer_up, mesh.on_peer_down, mesh.on_peer_changed):
                 signal.connect(lambda _node: self._update_names())
@@ -205,67 +215,7 @@ class Leafnodes:
             self.end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
             return
         link.document = document
-        offered = self.entry.offered_by(link)
-        assert self._reactor is not None
-        if self.entry.is_costly(offered) and not self.verifications.may_now(self._reactor.turns):
-            self.plane.hold(link.cid)
-            self.verifications.put(partial(self._judge, link, offered))
-        else:
-            self._judge(link, offered)
-
-    def _judge(self, link: LeafLink, offered: Credentials, *, is_last: bool = False) -> None:
-        if link.cid not in self.links:
-            return
-        if not self.entry.trusts_proxy(link):
-            self._refuse(link, offered, Reason.PROXY_NOT_TRUSTED)
-            return
-        outcome = self.entry.judge(link, offered, self.clock.unix_ns())
-        if not is_last and self.entry.seeks(link, outcome, partial(self._judge, link, offered, is_last=True)):
-            self.plane.hold(link.cid)
-        elif isinstance(outcome, SlowCheck):
-            self._hash(link, offered, outcome)
-        elif isinstance(outcome, CalloutRules):
-            self._ask(link, offered, outcome)
-        else:
-            self._settle(link, offered, outcome)
-
-    def _ask(self, link: LeafLink, offered: Credentials, service: CalloutRules) -> None:
-        """Let a service say who this is. Its answer comes in a later turn."""
-        self.plane.hold(link.cid)
-        done = partial(self._answered, link, offered)
-        if not self.entry.ask(link, service, self.clock.unix_ns(), lambda: link.cid in self.links, done):
-            self._refuse(link, offered)
-
-    def _answered(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
-        if link.cid in self.links:
-            self._settle(link, offered, outcome)
-            assert self._reactor is not None
-            self._reactor.kick()
-
-    def _hash(self, link: LeafLink, offered: Credentials, check: SlowCheck) -> None:
-        self.plane.hold(link.cid)
-        queued = self.checks.submit(
-            link.ip,
-            check.offered,
-            check.hashed,
-            lambda: link.cid in self.links,
-            lambda same: self._hashed(link, offered, check, same=same),
-        )
-        if not queued:
-            self._refuse(link, offered)
-
-    def _hashed(self, link: LeafLink, offered: Credentials, check: SlowCheck, *, same: bool) -> None:
-        if link.cid not in self.links:
-            return
-        outcome = check.outcome if same else LoginRefusal("wrong secret")
-        called = self.entry.called
-        service = None if same or called is None else called.service_for(offered, outcome, of_leaf=True)
-        if service is not None:
-            self._ask(link, offered, service)
-        else:
-            self._settle(link, offered, outcome)
-        assert self._reactor is not None
-        self._reactor.end_turn()
+        self.judging.begin(link)
 
     def _settle(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
         """Admit a leaf node whose user is known, if nothing else speaks against it."""
