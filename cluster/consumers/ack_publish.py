@@ -49,6 +49,10 @@ class AckPublish:
 class AckPublisher(Protocol):
     """The leader of the stream."""
 
+    @property
+    def messages_coming(self) -> int:
+        """How many messages are on their way into the stream: taken, and not applied yet."""
+
     def publish_with_ack(self, asked: AckPublish) -> AckOutcome:
         """Store the message, in one entry with the ack, or answer why not."""
 

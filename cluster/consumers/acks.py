@@ -10,7 +10,7 @@ an optional reason. Anything else acknowledges nothing, as in nats-server. Sourc
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import orjson
@@ -18,6 +18,9 @@ import orjson
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.consumers._acks import ack_places
 from jetraft.store.model.gotime import parse_duration
+
+if TYPE_CHECKING:
+    from jetraft.cluster.advisories import Advisories
 
 
 class AckKind(Enum):
@@ -97,3 +100,12 @@ def _delay_ns(text: bytes) -> int:
             return 0
         return max(0, delay) if type(delay) is int else 0
     return max(0, parse_duration(text.decode(errors="replace")) or 0)
+
+
+def tell_refused(advisories: Advisories, stream: str, consumer: str, subject: AckSubject, ack: Ack) -> None:
+    """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""
+    places = {"consumer_seq": subject.consumer_seq, "stream_seq": subject.stream_seq, "deliveries": subject.count}
+    if ack.kind is AckKind.NAK:
+        advisories.refused(stream, consumer, **places)
+    else:
+        advisories.terminated(stream, consumer, **places, reason=ack.reason)

@@ -23,7 +23,8 @@ from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
 from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
 from jetraft.cluster.consumers.acknowledging import NONE_NAMED
-from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.acks import AckKind, named_in, parse_ack_body, parse_ack_subject, tell_refused
+from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, Crowd
 from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
-HUNGRY_AT_ONCE_MAX: Final = 16  # with more, new messages wait for the deliveries that are on their way into the log
 NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that no client waits for: a crash redelivers that much more
 
 
@@ -89,6 +89,7 @@ class ConsumerDispatcher:
         self._in_flight = 0  # entries proposed, not yet applied
         self._awaited_in_flight = 0  # of those, the ones for whose commit a client waits
         self._is_pump_put_off = False  # until one of these is applied
+        self.crowd = Crowd()
         self._rest_ends_ns = 0
         self._rest: TimerHandle | None = None
         self._depth = 0
@@ -256,19 +257,10 @@ class ConsumerDispatcher:
         if not runner.core.answer(parsed, ack, reply, now):
             return name
         if ack.kind in (AckKind.NAK, AckKind.TERM) and is_pending:
-            self._tell(name, parsed, ack)
+            tell_refused(self.site.advisories, self.stream, name, parsed, ack)
         if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
             runner.core.pull(ack.body, reply, now)
         return name
-
-    def _tell(self, name: str, subject: AckSubject, ack: Ack) -> None:
-        """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""
-        advisories = self.site.advisories
-        places = {"consumer_seq": subject.consumer_seq, "stream_seq": subject.stream_seq, "deliveries": subject.count}
-        if ack.kind is AckKind.NAK:
-            advisories.refused(self.stream, name, **places)
-        else:
-            advisories.terminated(self.stream, name, **places, reason=ack.reason)
 
     def _nobody(self, subject: bytes, reply: bytes) -> None:
         """There is no such consumer: answer as core NATS does without responders."""
@@ -280,17 +272,21 @@ class ConsumerDispatcher:
     def pump(self) -> None:
         """The stream has changed: step the consumers that wait for messages.
 
-        Many of them are stepped when their last deliveries are committed, however often the stream changes until then:
-        a step costs the same for one message and for fifty. Of many, those for whom nothing is new are left alone.
+        Many of them are stepped when their last deliveries are committed, however often the stream changes until then,
+        or a little later (crowd.py). Of many, those for whom nothing is new are left alone.
         """
         if len(self._hungry) > HUNGRY_AT_ONCE_MAX:
             self._is_pump_put_off = self._awaited_in_flight > 0
-            if not self._is_pump_put_off:
+            if not self._is_pump_put_off and self._is_crowd_due():
                 self._step([runner for runner in self._hungry.values() if runner.core.has_news], self.now())
         elif self._hungry:
             self._step(list(self._hungry.values()), self.now())
         elif self._notes:
             self._flush()
+
+    def _is_crowd_due(self) -> bool:
+        coming = self._publisher.messages_coming if self.stream_replicas > 1 or self._strict else 0
+        return self.crowd.is_due(len(self._hungry), last_seq=self._machine.store.last_seq, coming=coming)
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""

@@ -195,6 +195,11 @@ class StreamLeadership:
         """Why nothing can be stored now."""
         return why_full(self._site, self._config)
 
+    @property
+    def messages_coming(self) -> int:
+        """How many messages are on their way into the stream: taken, and not applied yet."""
+        return self.admission.next_seq - 1 - self._machine.store.last_seq
+
     def publish_with_ack(self, asked: AckPublish) -> AckOutcome:
         """Store a message in one entry with an ack, or answer why not."""
         if self._ended or not self._group.core.accepts_proposals:
@@ -203,8 +208,7 @@ class StreamLeadership:
         if error is None and self._rate is not None:
             _, wait_ns = self._rate.take(asked.record, site.clock.mono_ns())
             error = too_fast(wait_ns) if wait_ns else None
-        now_ns = self._stamps.now_ns()
-        found = admit_with_ack(self.admission, asked, now_ns, domain=site.domain, refuse_with=error)
+        found = admit_with_ack(self.admission, asked, self._stamps.now_ns(), domain=site.domain, refuse_with=error)
         self._propose(found.admitted)
         return found.outcome
 
@@ -318,7 +322,7 @@ class StreamLeadership:
             self._republisher.applied()
         if self._scheduler is not None:
             self._scheduler.applied()
-        if messages_added or self._vanished != self._machine.vanished:
+        if messages_added or self._vanished != self._machine.vanished or self.dispatcher.crowd.is_put_off:
             self._vanished = self._machine.vanished
             self.dispatcher.pump()
             self._expiry.messages_added()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetraft.cluster.consumers.dispatcher import HUNGRY_AT_ONCE_MAX
+from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, MESSAGES_EACH, PUT_OFF_MAX, Crowd
 from jetraft.cluster.consumers.runner import ConsumerRunner
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
@@ -234,12 +234,12 @@ class HeldLog(MemLog):
         self.on_durable()
 
 
-def hungry(node: Node, replica: StreamReplica, count: int, **fields: object) -> None:
+def hungry(node: Node, replica: StreamReplica, count: int, *, batch: int = 9, **fields: object) -> None:
     """Consumers `c0`, `c1`, ... whose deliveries are in the log before they leave, each with a request that waits."""
     for number in range(count):
         own = {name: value % number if isinstance(value, str) else value for name, value in fields.items()}
         add_consumer(node, replica, durable_name=f"c{number}", metadata={"jetraft.strict_acks": "true"}, **own)
-        node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c%d" % number, b'{"batch":9}', reply=b"_INBOX.%d" % number)
+        node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c%d" % number, b'{"batch":%d}' % batch, reply=b"_INBOX.%d" % number)
     node.turn()
     assert dispatcher(replica).hungry == count
 
@@ -268,6 +268,44 @@ def test_many_consumers_get_together_what_is_stored_while_their_last_deliveries_
     assert log.last_index - stored == entries
     for number in range(count):
         assert [one.payload for one in sent if one.to == b"_INBOX.%d" % number] == [b"1", b"2", b"3"]
+
+
+def test_many_consumers_get_what_is_stored_together_with_what_is_on_its_way() -> None:
+    """The record of the first deliveries would be in the log behind the second messages, and leave with theirs."""
+    node, log, count = Node(), HeldLog(), HUNGRY_AT_ONCE_MAX + 1
+    replica = start_stream(node, log)
+    hungry(node, replica, count, batch=99)
+    log.is_held, submitted = True, []
+    for turn in range(2):
+        for number in range(count):
+            node.publish(b"s.a", b"%d.%d" % (turn, number))
+        node.turn()
+        submitted.append(log._submitted)
+    stored = log.last_index
+    log.release(submitted[0])
+    sent = node.turn()
+    assert log.last_index == stored, "no delivery is recorded yet"
+    log.is_held = False
+    log.complete()
+    sent += node.turn() + node.turn()
+    assert log.last_index - stored == 1
+    for number in range(count):
+        assert len([one for one in sent if one.to == b"_INBOX.%d" % number]) == 2 * count
+
+
+def test_a_crowd_is_put_off_where_that_saves_something_and_a_few_times_only() -> None:
+    crowd, least = Crowd(), 20 * MESSAGES_EACH
+    assert crowd.is_due(20, last_seq=5, coming=0)
+    assert crowd.is_due(20, last_seq=10, coming=19)
+    put_off = [crowd.is_due(20, last_seq=30 + number, coming=20) for number in range(PUT_OFF_MAX)]
+    assert not any(put_off)
+    assert crowd.is_put_off
+    assert crowd.is_due(20, last_seq=50, coming=20)
+    assert not crowd.is_put_off
+    assert crowd.is_due(20, last_seq=50 + least, coming=20), "enough waits"
+    assert not crowd.is_due(20, last_seq=50 + 2 * least - 1, coming=20)
+    assert crowd.is_due(20, last_seq=50 + 2 * least, coming=20)
+    assert not crowd.is_put_off
 
 
 def test_of_many_consumers_only_those_with_something_new_are_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
