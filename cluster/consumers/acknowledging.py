@@ -126,8 +126,10 @@ class Acknowledging:
 
     def purged_below(self, first_seq: int, now: Now) -> None:
         """The stream has nothing below `first_seq` any more: nothing there waits for an ack."""
-        self._last_ack_unix_ns = now.unix_ns
-        self.pending.remove_up_to(max(0, first_seq - 1))
+        first = self.pending.first()
+        if first is not None and first[1] < first_seq:
+            self._last_ack_unix_ns = now.unix_ns
+            self.pending.remove_up_to(first_seq - 1)
         self._dead = {seq for seq in self._dead if seq >= first_seq}
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 

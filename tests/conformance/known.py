@@ -81,6 +81,30 @@ SHOWN: tuple[Shown, ...] = (
         where="tests/cluster/meta/test_frontend.py",
     ),
     Shown(
+        what="a message that breaks two rules",
+        ours="the order in which nats-server judges streams with replicas",
+        theirs="another order for streams without: an invalid TTL comes last, say",
+        where="cluster/streams/admit.py",
+    ),
+    Shown(
+        what="`ack_floor` of a filtered consumer before its first ack",
+        ours="what is in front of the first message that waits",
+        theirs="as when the consumer was created",
+        where="cluster/consumers/core.py",
+    ),
+    Shown(
+        what="`delivered` and `ack_floor` after a purge by subject, or a rollup",
+        ours="all consumers are behind what is in front of the stream's first message; a rollup changes none",
+        theirs="consumers of that subject alone are in front of the next message that they wait for",
+        where="cluster/state/machine.py",
+    ),
+    Shown(
+        what="`delivered` of a consumer that begins with the last message, or the last of each subject, and finds none",
+        ours="the stream's last sequence",
+        theirs="0, or the one before the last",
+        where="cluster/state/consumer_configs.py",
+    ),
+    Shown(
         what="`SERVER.REMOVED` advisory",
         ours="sent by the meta leader, also of a server that is away",
         theirs="sent by the removed server, if it runs",

@@ -60,6 +60,15 @@ BEYOND: tuple[Step, ...] = (
     Call(name="does not move", subject="p.a", payload=b"x"),
     Call(name="state at the end", subject=f"{API}.STREAM.INFO.P"),
 )
+BELOW: tuple[Step, ...] = (
+    stream("B"),
+    consumer("B", "c", filter_subject="b.b"),
+    *messages("b.a", "1", "2"),
+    *messages("b.b", "3"),
+    Call(name="one waits for its ack", subject=f"{NEXT}.B.c"),
+    Call(name="purge below it", subject=f"{API}.STREAM.PURGE.B", payload={"seq": 3}),
+    info("no ack was heard", "B.c"),
+)
 MISSING: tuple[Step, ...] = (
     stream("M"),
     consumer("M", "c", max_ack_pending=2),
@@ -133,6 +142,7 @@ GONE: tuple[Step, ...] = (
 
 SCENES = (
     Scene(name="removed/by a purge beyond the end", steps=BEYOND),
+    Scene(name="removed/by a purge below what waits", steps=BELOW),
     Scene(name="removed/while an ack is awaited", steps=MISSING),
     Scene(name="removed/by a rollup", steps=ROLLED_UP),
     Scene(name="removed/an ack wait that is changed", steps=WAITS),
