@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
-from jetraft.raft.engine.membership import BadConfigurationError, Configuration, settled_index_of
+from jetraft.raft.engine.membership import BadConfigurationError, Configuration, settled_of
 from jetraft.raft.mesh.store_ages import without_lost
 from jetraft.raft.replay import configurations_of
 from jetraft.store.blocks.cache import BlockCache
@@ -212,8 +212,8 @@ def _configuration_of(log: FileLog) -> Configuration:
     checkpoint = log.load_checkpoint()
     if checkpoint is None:
         raise StoreCorrupt(f"{log.place.group}: there is no checkpoint, which says who the members are")
-    base, settled_index = Configuration.decode(checkpoint.members), settled_index_of(checkpoint.members)
-    return configurations_of(log, base, checkpoint.index, settled_index).current
+    base, settled = Configuration.decode(checkpoint.members), settled_of(checkpoint.members)
+    return configurations_of(log, base, checkpoint.index, settled).current
 
 
 def _keeper(configuration: Configuration, left: Sequence[NodeId]) -> NodeId | None:

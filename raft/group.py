@@ -165,13 +165,14 @@ class Group:
         """The index of the entry since which the configuration is in force."""
         return self._configurations.current_index
 
-    def members_at(self, index: int, members: bytes) -> bytes:
+    def members_at(self, index: int, term: int, members: bytes) -> bytes:
         """Who the members are for this one at an entry at which they are these for another.
 
         Not those, encoded, but those that have admitted this one, if that was at a later entry (rule 30).
         """
-        settled = self._configurations
-        return settled.encode_at(index) if index < settled.settled_index else members
+        settled = self._configurations.settled
+        is_before = settled is not None and index < settled.index and settled.covers(index, term)
+        return self._configurations.encode_at(index) if is_before else members
 
     def replica_lag(self) -> list[ReplicaLag]:
         """The other members as the leader sees them; empty elsewhere."""

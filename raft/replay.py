@@ -9,7 +9,13 @@ from contextlib import suppress
 
 import attrs
 
-from jetraft.raft.engine.membership import BadConfigurationError, Configuration, ConfigurationHistory, settled_index_of
+from jetraft.raft.engine.membership import (
+    BadConfigurationError,
+    Configuration,
+    ConfigurationHistory,
+    SettledUpTo,
+    settled_of,
+)
 from jetraft.raft.machine import StateMachine
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import NodeId
@@ -40,14 +46,14 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
     if checkpoint is None:
         assert log.boundary[0] == 0, "a trimmed log has a checkpoint"
         log.save_checkpoint(0, 0, configuration.encode(), b"")
-        base, settled_index, applied_index, term, state_bytes = configuration, 0, 0, 0, 0
+        base, settled, applied_index, term, state_bytes = configuration, None, 0, 0, 0
     else:
-        base, settled_index = Configuration.decode(checkpoint.members), settled_index_of(checkpoint.members)
+        base, settled = Configuration.decode(checkpoint.members), settled_of(checkpoint.members)
         applied_index, term = checkpoint.index, checkpoint.term
         state_bytes = len(checkpoint.state)
         if applied_index:
             machine.restore(checkpoint.state)
-    configurations = configurations_of(log, base, applied_index, settled_index)
+    configurations = configurations_of(log, base, applied_index, settled)
     return Replayed(
         configurations=configurations, applied_index=applied_index, state_bytes=state_bytes, checkpoint_term=term
     )
@@ -74,13 +80,16 @@ def known_members(log: GroupLog) -> frozenset[NodeId]:
     return frozenset(found)
 
 
-def configurations_of(log: GroupLog, base: Configuration, base_index: int, settled_index: int) -> ConfigurationHistory:
+def configurations_of(
+    log: GroupLog, base: Configuration, base_index: int, settled: SettledUpTo | None
+) -> ConfigurationHistory:
     """The configurations from a checkpoint's on to the end of the log."""
-    configurations = ConfigurationHistory(base, base_index, settled_index=settled_index)
+    configurations = ConfigurationHistory(base, base_index, settled=settled)
     next_index = base_index + 1
     while next_index <= log.last_index:
         for entry in log.entries(next_index, log.last_index, SCAN_BYTES):
             if entry.kind == Kind.RAFT_CONFIG:
-                configurations.append(entry.index, Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]))
+                configuration = Configuration.decode(entry.frame[FRAME_HEADER_BYTES:])
+                configurations.append(entry.index, entry.term, configuration)
             next_index = entry.index + 1
     return configurations

@@ -172,7 +172,7 @@ class Core:
         assert configuration.voters == (member.node_id,)
         self.follow(member, None, term, now_ns)
         index = self.propose(member, [Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
-        member.configurations.outlive(index, configuration)
+        member.configurations.append(index, term, configuration)
         elections.stand(member, now_ns, transfer=False)
 
 
@@ -186,5 +186,6 @@ def _note_configurations(member: Member, entries: Sequence[Entry], now_ns: int) 
     """A configuration is in force as soon as it is in the log (rule 27)."""
     for entry in entries:
         if entry.kind == Kind.RAFT_CONFIG:
-            member.configurations.append(entry.index, Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]))
+            configuration = Configuration.decode(entry.frame[FRAME_HEADER_BYTES:])
+            member.configurations.append(entry.index, entry.term, configuration)
             candidacy.configuration_changed(member, now_ns)

@@ -147,8 +147,9 @@ def _is_filled(member: "Member") -> bool:
 
     Others than the present members may still count on its name, and what it forgot would have refused them its vote.
     """
+    last_index = member.log.last_index
     is_voter = member.node_id in member.configuration.voters
-    return is_voter or member.log.last_index >= member.configurations.settled_index
+    return is_voter or member.configurations.is_filled(last_index, member.log.term_at(last_index) or 0)
 
 
 def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:

@@ -305,7 +305,7 @@ class Leadership:
         if shrinks and not configuration.has_quorum([self._setup.node_id, *self.replication.in_contact()]):
             raise MembershipChangeRefusedError("those that would remain have no majority in contact")
         index = self.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
-        self._configurations.append(index, configuration)
+        self._configurations.append(index, self.term, configuration)
         for node in sorted(set(current.members).difference(configuration.members)):
             # It is sent nothing any more, and should this change be rolled back, the others need its vote.
             self._send(node, Resigned(term=self.term))

@@ -7,7 +7,9 @@ found in the simulator (seeds member-chaos 1114 and 1279 of the prototype). Rule
 
 A member that was admitted without memory (raft/recovery/joining.py) is filled with a log in which older configurations
 stand, perhaps with itself as a voter. They are *settled*: its base is the configuration that admitted it, which is
-committed, and no entry up to that one's index changes it.
+committed, and no entry up to that one's index and term changes it. An entry of a later term at such an index is in a
+log without the admission, which is gone: too few remembered it (raft/recovery/survivor.py), or an operator has given
+up those that did (cluster/recovering.py). That log's configurations count.
 """
 
 import sys
@@ -35,6 +37,18 @@ def _interned(names: Iterable[str]) -> list[NodeId]:
     return [NodeId(sys.intern(name)) for name in names]
 
 
+@attrs.frozen(slots=True)
+class SettledUpTo:
+    """The entry that has admitted a member: its index, and a term in which it was committed."""
+
+    index: int
+    term: int
+
+    def covers(self, index: int, term: int) -> bool:
+        """Whether an entry changes nothing: a log that has the admission may have this one before it."""
+        return index <= self.index and term <= self.term
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Configuration:
     """The members of a group: voters count in quorums, learners only receive."""
@@ -59,10 +73,10 @@ class Configuration:
         """Whether any quorum of one meets every quorum of the other: at most one voter was added or removed."""
         return len(set(self.voters).symmetric_difference(other.voters)) <= 1
 
-    def encode(self, *, settled_index: int = 0) -> bytes:
-        """The body of a configuration entry and of a checkpoint's `members`; `settled_index`: see the module."""
+    def encode(self, *, settled: SettledUpTo | None = None) -> bytes:
+        """The body of a configuration entry and of a checkpoint's `members`; `settled`: see the module."""
         fields: dict[str, object] = {"voters": list(self.voters), "learners": list(self.learners)}
-        return bytes(msgpack.packb(fields | ({_SETTLED: settled_index} if settled_index else {})))
+        return bytes(msgpack.packb(fields | ({} if settled is None else {_SETTLED: [settled.index, settled.term]})))
 
     @classmethod
     def decode(cls, data: bytes) -> "Configuration":
@@ -78,34 +92,35 @@ class Configuration:
         return cls(voters=_interned(voters), learners=_interned(learners))
 
 
-def settled_index_of(data: bytes) -> int:
-    """The index with which a configuration was encoded; 0 without one. Raises BadConfigurationError.
+def settled_of(data: bytes) -> SettledUpTo | None:
+    """The admission with which a configuration was encoded; None without one. Raises BadConfigurationError.
 
     Servers of before there was one leave it out, and pass over it.
     """
     try:
-        found = msgpack.unpackb(data, raw=False, strict_map_key=True, max_array_len=MEMBERS_MAX).get(_SETTLED, 0)
-    except (ValueError, AttributeError, msgpack.UnpackException) as error:
+        fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_array_len=MEMBERS_MAX)
+        index, term = fields.get(_SETTLED, (0, 0))
+    except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise BadConfigurationError(f"no configuration: {error}") from error
-    if type(found) is not int or not 0 <= found < 1 << 63:
-        raise BadConfigurationError("a configuration is settled up to an index of the log")
-    return found
+    if any(type(number) is not int or not 0 <= number < 1 << 63 for number in (index, term)):
+        raise BadConfigurationError("a configuration is settled up to an index of the log, and a term")
+    return SettledUpTo(index, term) if index else None
 
 
 class ConfigurationHistory:
     """The base and the configuration entries above it.
 
-    Invariants: the indexes of `_entries` ascend, and all lie above the base's index and the settled one; `current`, the
+    Invariants: the indexes of `_entries` ascend, all lie above the base's index, and none is `settled`; `current`, the
     configuration in force, is the last of them, or the base.
     """
 
-    __slots__ = ("_base", "_base_index", "_entries", "current", "settled_index")
+    __slots__ = ("_base", "_base_index", "_entries", "current", "settled")
 
-    def __init__(self, base: Configuration, base_index: int = 0, *, settled_index: int = 0) -> None:
+    def __init__(self, base: Configuration, base_index: int = 0, *, settled: SettledUpTo | None = None) -> None:
         self._base = base
         self._base_index = base_index
         self._entries: list[tuple[int, Configuration]] = []
-        self.settled_index = settled_index if settled_index > base_index else 0
+        self.settled = settled if settled is not None and settled.index > base_index else None
         self.current = base
 
     @property
@@ -113,17 +128,16 @@ class ConfigurationHistory:
         """The log index since which it is in force; at or below the commit index it cannot be rolled back."""
         return self._entries[-1][0] if self._entries else self._base_index
 
-    def append(self, index: int, configuration: Configuration) -> None:
+    def append(self, index: int, term: int, configuration: Configuration) -> None:
         """A configuration entry was appended at `index`; one that is settled changes nothing."""
         assert index > self.current_index
-        if index > self.settled_index:
+        if self.settled is None or not self.settled.covers(index, term):
             self._entries.append((index, configuration))
             self.current = configuration
 
-    def outlive(self, index: int, configuration: Configuration) -> None:
-        """The entry at `index` says who goes on, whatever the members were meant to be (raft/recovery/survivor.py)."""
-        self.settled_index = min(self.settled_index, index - 1)
-        self.append(index, configuration)
+    def is_filled(self, last_index: int, last_term: int) -> bool:
+        """Whether a log that ends so has come to the admission, or goes on without it."""
+        return self.settled is None or last_index >= self.settled.index or last_term > self.settled.term
 
     def cut_from(self, index: int) -> bool:
         """Entries from `index` on were cut. Returns whether the configuration in force changed."""
@@ -144,11 +158,14 @@ class ConfigurationHistory:
 
     def encode_at(self, index: int) -> bytes:
         """What a checkpoint at `index` keeps of it."""
-        return self.at(index).encode(settled_index=self.settled_index if index < self.settled_index else 0)
+        return self.at(index).encode(settled=self._settled_after(index))
 
     def rebase(self, index: int) -> None:
         """The log up to `index` is covered by a checkpoint that keeps `at(index)`."""
         base = self.at(index)
         self._entries = [entry for entry in self._entries if entry[0] > index]
         self._base, self._base_index = base, max(index, self._base_index)
-        self.settled_index = self.settled_index if index < self.settled_index else 0
+        self.settled = self._settled_after(index)
+
+    def _settled_after(self, index: int) -> SettledUpTo | None:
+        return self.settled if self.settled is not None and index < self.settled.index else None

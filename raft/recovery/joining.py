@@ -50,7 +50,7 @@ import attrs
 import trio
 
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
-from jetraft.raft.engine.membership import BadConfigurationError, Configuration, settled_index_of
+from jetraft.raft.engine.membership import BadConfigurationError, Configuration, SettledUpTo, settled_of
 from jetraft.raft.group import Group
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import Message, unpack_any
@@ -101,12 +101,12 @@ class MemberAdmission:
     term: int = 0
     vote: NodeId | None = None
     commit_index: int = 0
-    settled_index: int = 0  # no entry up to this one changes the configuration (raft/engine/membership.py)
+    settled: SettledUpTo | None = None  # no entry up to this one changes the configuration (raft/engine/membership.py)
 
     def begin(self, log: GroupLog) -> None:
         """Write it into a new log; the group may start when that is durable (`until_durable`)."""
         log.set_hard_state(HardState(term=self.term, vote=self.vote))
-        log.save_checkpoint(0, 0, self.configuration.encode(settled_index=self.settled_index), b"")
+        log.save_checkpoint(0, 0, self.configuration.encode(settled=self.settled), b"")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -252,7 +252,8 @@ class Joining:
             survival = None if group.leader else await self._survivors.go_on(group.node_id, key)
             if survival is not None and survival.may_have_lost:
                 self._on_forgotten(key[0])
-            packed = group.configuration.encode(settled_index=group.log.last_index)  # for a pair: all that there is
+            settled = SettledUpTo(group.log.last_index, group.term)  # for a pair: all that there is
+            packed = group.configuration.encode(settled=settled)
             return Elsewhere(leader=group.leader or "", term=group.term, configuration=packed)
         if not self._may_join(key[0], sender):
             raise RemoteCallError(f"{sender} is not wanted in {key[0]}")
@@ -261,7 +262,7 @@ class Joining:
         self._on_admitted(key[0])
         return JoinAdmitted(
             term=admission.term,
-            configuration=admission.configuration.encode(settled_index=admission.settled_index),
+            configuration=admission.configuration.encode(settled=admission.settled),
             commit_index=admission.commit_index,
         )
 
@@ -286,7 +287,7 @@ def admit(group: Group, node: NodeId, done: Callable[[MemberAdmission | str], No
                     term=group.term,
                     vote=group.node_id,
                     commit_index=group.commit_index,
-                    settled_index=group.configuration_index,
+                    settled=SettledUpTo(group.configuration_index, group.term),
                 )
             )
 
@@ -348,7 +349,7 @@ async def until_durable(log: GroupLog) -> None:
 def _admission(packed: bytes, term: int, leader: NodeId, commit_index: int) -> MemberAdmission:
     try:
         # A leader of an earlier version says no index; what it calls committed is settled too.
-        configuration, settled_index = Configuration.decode(packed), settled_index_of(packed) or commit_index
+        configuration, settled = Configuration.decode(packed), settled_of(packed) or SettledUpTo(commit_index, term)
     except BadConfigurationError as error:
         raise JoinPendingError(str(error)) from error
     return MemberAdmission(
@@ -356,7 +357,7 @@ def _admission(packed: bytes, term: int, leader: NodeId, commit_index: int) -> M
         term=term,
         vote=leader,
         commit_index=commit_index,
-        settled_index=settled_index,
+        settled=settled,
     )
 
 

@@ -12,7 +12,7 @@ from jetraft.cluster.recovering import TERMS_SKIPPED, Fate, NotRecoverableError,
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.replica import StreamReplica
-from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.membership import Configuration, SettledUpTo
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import make_record, seal
@@ -38,14 +38,14 @@ def voters(*names: str) -> Configuration:
 def written(tmp_path: Path) -> Callable[..., Path]:
     """Makes the store of the stopped server n1 with one group: two entries of term 3."""
 
-    def write(configuration: Configuration, key: bytes | None = None) -> Path:
+    def write(configuration: Configuration, key: bytes | None = None, settled: SettledUpTo | None = None) -> Path:
         writer = Writer()
         node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="C")
         identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=INCARNATION)
         options = LogOptions(secrets=None if key is None else Secrets(key=key))
         log = open_log(node_dir.ledger, node_dir.group(GROUP, INCARNATION), identity, BlockCache(), options)
         log.set_hard_state(HardState(term=TERM, vote=None))
-        log.save_checkpoint(0, 0, configuration.encode(), b"")
+        log.save_checkpoint(0, 0, configuration.encode(settled=settled), b"")
         for index in (1, 2):
             record = make_record(b"s", b"", b"x" * 100, ts_ns=index)
             frame = seal(
@@ -129,6 +129,15 @@ def test_the_others_give_their_copy_up_and_remember_that_they_did(written: Calla
 def test_a_learner_keeps_what_no_voter_is_left_of(written: Callable[..., Path]) -> None:
     path = written(Configuration(voters=[node_id_of("n2")], learners=[node_id_of("n1")]))
     assert judged(path, "n1").fate is Fate.KEPT
+
+
+def test_a_learner_that_was_being_filled_goes_on_with_what_it_has(written: Callable[..., Path]) -> None:
+    """What it is kept with is an entry below the one that has admitted it, which it has never got."""
+    learner = Configuration(voters=[node_id_of("n2")], learners=[node_id_of("n1")])
+    path = written(learner, settled=SettledUpTo(index=50, term=TERM))
+    assert judged(path, "n1").fate is Fate.KEPT
+    again = judged(path, "n1")
+    assert (again.fate, again.voters) == (Fate.LEFT_ALONE, (node_id_of("n1"),))
 
 
 def test_a_group_that_cannot_be_read_is_told_and_left_as_it_is(written: Callable[..., Path]) -> None:

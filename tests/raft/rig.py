@@ -4,7 +4,7 @@ import random
 from typing import Any, TypedDict
 
 from jetraft.raft.engine.core import create_engine
-from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory, SettledUpTo
 from jetraft.raft.engine.messages import Message, Role, SnapshotOffer, VoteGrant
 from jetraft.raft.engine.port import CoreSetup, Limits
 from jetraft.raft.outbox import RaftOutbox
@@ -44,7 +44,7 @@ class RigOptions(TypedDict, total=False):
     commit_index: int
     limits: Limits
     eager: bool
-    settled_index: int
+    settled: SettledUpTo | None
 
 
 class Rig:
@@ -61,7 +61,7 @@ class Rig:
         commit_index: int = 0,
         limits: Limits | None = None,
         eager: bool = False,
-        settled_index: int = 0,
+        settled: SettledUpTo | None = None,
     ) -> None:
         self.now_ns = 1_000_000_000
         self.outbox = RaftOutbox()
@@ -83,9 +83,7 @@ class Rig:
         self.core = create_engine(
             setup,
             log=self.log,
-            configurations=ConfigurationHistory(
-                Configuration(voters=voters, learners=learners), settled_index=settled_index
-            ),
+            configurations=ConfigurationHistory(Configuration(voters=voters, learners=learners), settled=settled),
             commit_index=commit_index,
             snapshot_offer=lambda _term: self.offer,
         )

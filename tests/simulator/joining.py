@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from jetraft.raft.engine.membership import Configuration, settled_index_of
+from jetraft.raft.engine.membership import Configuration, settled_of
 from jetraft.raft.recovery.joining import MemberAdmission, admit
 from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, World
@@ -48,7 +48,7 @@ class SimJoining:
                     number,
                     result.term,
                     result.vote,
-                    result.configuration.encode(settled_index=result.settled_index),
+                    result.configuration.encode(settled=result.settled),
                 ]
                 self._host.send(sender, CHANNEL_ADMIT, msgpack.packb(answer))
                 if self._host.replica is not None:
@@ -60,7 +60,5 @@ class SimJoining:
         number, term, vote, packed = msgpack.unpackb(payload)
         if number == self._asked and self._asked:
             self._asked, self.has_answer = 0, True
-            configuration, settled_index = Configuration.decode(packed), settled_index_of(packed)
-            self._host.admitted(
-                MemberAdmission(configuration=configuration, term=term, vote=vote, settled_index=settled_index)
-            )
+            configuration, settled = Configuration.decode(packed), settled_of(packed)
+            self._host.admitted(MemberAdmission(configuration=configuration, term=term, vote=vote, settled=settled))

@@ -287,7 +287,7 @@ def changes_do_not_wait(patch: Patch) -> None:
         if leading._setup.node_id not in configuration.voters:
             raise leadership.MembershipChangeRefusedError("a leader is removed last")
         index = leading.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
-        leading._configurations.append(index, configuration)
+        leading._configurations.append(index, leading.term, configuration)
         leading._follow_members(next_index=index + 1)
         return index
 

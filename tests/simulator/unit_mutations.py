@@ -245,7 +245,7 @@ def learners_vote_at_once(patch: Patch) -> None:
 
 
 def nothing_is_settled(patch: Patch) -> None:
-    def append(history: ConfigurationHistory, index: int, configuration: Configuration) -> None:
+    def append(history: ConfigurationHistory, index: int, _term: int, configuration: Configuration) -> None:
         history._entries.append((index, configuration))
 
     patch.setattr(ConfigurationHistory, "append", append)

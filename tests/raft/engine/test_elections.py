@@ -2,6 +2,7 @@ import attrs
 import pytest
 
 from jetraft.raft.engine import elections
+from jetraft.raft.engine.membership import SettledUpTo
 from jetraft.raft.engine.messages import (
     Append,
     PreVoteGrant,
@@ -341,7 +342,7 @@ def test_a_learner_never_stands_for_election() -> None:
 
 def test_a_learner_gives_no_vote_before_it_has_what_has_admitted_it() -> None:
     """Rule 30: D, which was away since A, B and D were the members, could win with what A has forgotten."""
-    rig = Rig(voters=(B, C), learners=(A,), log=entries(1, 1), settled_index=3)
+    rig = Rig(voters=(B, C), learners=(A,), log=entries(1, 1), settled=SettledUpTo(3, 2))
     rig.core.start(rig.now_ns)
     rig.step(D, PreVoteRequest(term=2, last_index=2, last_term=1))
     rig.step(D, vote_request(2, 2, 1))

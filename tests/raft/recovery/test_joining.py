@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 import trio
 
-from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.membership import Configuration, SettledUpTo
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
@@ -355,7 +355,7 @@ async def test_of_two_the_one_that_forgot_votes_for_the_one_that_did_not() -> No
     expected = MemberAdmission(
         configuration=Configuration(voters=(N1, N2)),
         term=remembering.term,
-        settled_index=remembering.log.last_index,
+        settled=SettledUpTo(remembering.log.last_index, remembering.term),
     )
     assert admission == expected
     town.begin(N1, admission)
