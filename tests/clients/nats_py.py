@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import nats
@@ -17,8 +18,13 @@ LOOK_S = 0.05
 
 @asynccontextmanager
 async def connection(*urls: str, **options: Any) -> AsyncIterator[Client]:
-    """A connection that is closed, not drained, at the end."""
+    """A connection that is closed, not drained, at the end.
+
+    nats-py gives up connecting after 2 s and an answer of JetStream after 5 s, which a busy machine needs at times, to
+    make a first stream above all.
+    """
     client = await nats.connect(list(urls), **{"connect_timeout": PATIENCE_S, "max_reconnect_attempts": 20, **options})
+    client.jetstream = partial(client.jetstream, timeout=PATIENCE_S)  # type: ignore[method-assign]
     try:
         yield client
     finally:

@@ -4,9 +4,9 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-import nats
 import pytest
 
+from tests.clients.nats_py import connection
 from tests.harness.server import Server, command, environment
 
 pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
@@ -24,18 +24,16 @@ def server(tmp_path: Path, text: str | None) -> Server:
 
 
 async def publish(url: str) -> None:
-    client = await nats.connect(url)
-    jetstream = client.jetstream()
-    await jetstream.add_stream(name="S", subjects=["private.>"])
-    for _ in range(20):
-        await jetstream.publish("private.subject", SECRET)
-    await client.close()
+    async with connection(url) as client:
+        jetstream = client.jetstream()
+        await jetstream.add_stream(name="S", subjects=["private.>"])
+        for _ in range(20):
+            await jetstream.publish("private.subject", SECRET)
 
 
 async def read(url: str) -> tuple[str, bytes | None]:
-    client = await nats.connect(url)
-    message = await client.jetstream().get_msg("S", 20)
-    await client.close()
+    async with connection(url) as client:
+        message = await client.jetstream().get_msg("S", 20)
     return message.subject or "", message.data
 
 
