@@ -16,6 +16,8 @@ BUILT   := $(VENV)/.built
 SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>/dev/null)
 
 export PYTHONPATH := src
+# Byte code is written, whatever the environment says: each worker of the tests imports 600 files.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs

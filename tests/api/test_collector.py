@@ -20,8 +20,10 @@ class Ring:
 def _as_before() -> Iterator[None]:
     threshold = gc.get_threshold()
     yield
-    gc.unfreeze()
     gc.set_threshold(*threshold)
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as tests/conftest.py does
 
 
 def test_a_start_looks_at_each_object_once() -> None:
