@@ -5,6 +5,7 @@ from typing import cast
 import attrs
 import pytest
 
+from jetraft.cluster.meta.commands import TEXT_BYTES_MAX, BadCommandError
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.meta_group import MetaGroup, MetaGroupRef
 from jetraft.cluster.meta.profile import KEY, NodeProfile, unpack_profile
@@ -84,6 +85,14 @@ async def test_while_a_server_does_not_know_it_the_feature_is_refused_and_nothin
     with pytest.raises(ApiError, match="needs feature level"):
         await requests.frontend.update(ACCOUNT, config, pedantic=False)
     assert (proposed(requests), requests.machine.table.feature_level) == (1, FIRST)
+
+
+async def test_what_no_member_could_decode_is_not_proposed() -> None:
+    """It would stop the meta group on every one of them."""
+    requests = requests_beside({})
+    with pytest.raises(BadCommandError):
+        await requests.frontend.create("A" * (TEXT_BYTES_MAX + 1), PLAIN, pedantic=False)
+    assert proposed(requests) == 0
 
 
 @pytest.mark.parametrize(
