@@ -87,6 +87,17 @@ async def test_while_a_server_does_not_know_it_the_feature_is_refused_and_nothin
     assert (proposed(requests), requests.machine.table.feature_level) == (1, FIRST)
 
 
+async def test_a_template_needs_a_level_too() -> None:
+    config = StreamConfig(name="", subjects=("t.*",))
+    older = requests_beside({N2: Peer("two", None)})
+    with pytest.raises(ApiError, match="a template needs feature level"):
+        await older.frontend.add_template(ACCOUNT, "T", config, 5)
+    assert proposed(older) == 0
+    requests = requests_beside({N2: Peer("two", LEVEL)})
+    await requests.frontend.add_template(ACCOUNT, "T", config, 5)
+    assert requests.machine.table.feature_level == LEVEL
+
+
 async def test_what_no_member_could_decode_is_not_proposed() -> None:
     """It would stop the meta group on every one of them."""
     requests = requests_beside({})
