@@ -119,6 +119,10 @@ class Disk(Protocol):
         """Open and lock a file until it is closed. Raises BlockingIOError when another process has the lock."""
         ...
 
+    def lock_directory(self, path: Path) -> int:
+        """The same for a directory, without a lock where the file system has none."""
+        ...
+
     def space(self, path: Path) -> DiskSize:
         """Size and free space of the file system of `path`."""
         ...
@@ -295,13 +299,16 @@ class LocalDisk:
 
     def lock(self, path: Path) -> int:
         """See Disk."""
-        fd = self.open_file(path, create=True)
+        return _locked(self.open_file(path, create=True))
+
+    def lock_directory(self, path: Path) -> int:
+        """See Disk."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(fd)
+            return _locked(self.open_directory(path))
+        except BlockingIOError:
             raise
-        return fd
+        except OSError:  # NFS takes locks of files only
+            return self.open_directory(path)
 
     def space(self, path: Path) -> DiskSize:
         """See Disk."""
@@ -441,3 +448,13 @@ _LIMITER: Final = trio.CapacityLimiter(BLOCKING_CALLS_MAX)
 async def run_blocking(function: Callable[[], T]) -> T:
     """Call `function` in a thread, for opening logs, verifying snapshots and other long file operations."""
     return await trio.to_thread.run_sync(function, limiter=_LIMITER)
+
+
+def _locked(fd: int) -> int:
+    """The descriptor, locked; it is closed when that fails."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

@@ -2,7 +2,7 @@
 
     ledger.0, .1     the owner, and what must exist in the directory (store/ledger/ledger.py)
     node.json        format version, node id, server name, cluster, for people and for servers of older formats
-    lock             held with flock while a process uses the directory
+    lock             held with flock while a process uses the directory, like the directory itself
     groups/<id>.<incarnation>/   a group's log, see store/frames/format.py
     trash/           deleted groups, being removed
     quarantine/      logs that could not be repaired and were replaced from other members
@@ -13,7 +13,7 @@ Opening raises StoreRefused for a directory of another node, of a newer format, 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ class NodeDir:
     root: Path
     node_id: NodeId
     ledger: Ledger
-    _lock_fd: int
+    _lock_fds: tuple[int, ...]
 
     @classmethod
     def open(cls, disk: Disk, root: Path, *, server_name: str, named: bool, cluster: str) -> "NodeDir":
@@ -81,22 +81,19 @@ class NodeDir:
         for place in (root / GROUPS_NAME, root / TRASH_NAME):
             disk.make_directory(place)
         disk.sync_parents(root)  # always: the process that made them may have been killed before it synced them
-        try:
-            lock_fd = disk.lock(root / LOCK_NAME)
-        except BlockingIOError as error:
-            raise StoreRefused(f"{root}: another server process uses this store directory") from error
+        lock_fds = _locked(disk, root)
         try:
             ledger = _open_ledger(disk, root, node_id_of(server_name))
             node_id = _claim(ledger, root, server_name=server_name, named=named, cluster=cluster)
         except BaseException:
-            disk.close_file(lock_fd)
+            _unlock(disk, lock_fds)
             raise
-        return cls(disk, root, node_id, ledger, lock_fd)
+        return cls(disk, root, node_id, ledger, lock_fds)
 
     def close(self) -> None:
         """Give the directory back."""
         self.ledger.close()
-        self.disk.close_file(self._lock_fd)
+        _unlock(self.disk, self._lock_fds)
 
     def value(self, name: str) -> SmallValue:
         """A small value of the node."""
@@ -178,6 +175,28 @@ class NodeDir:
         """Remove what was thrown away, for instance by a process that died meanwhile."""
         for name in self.disk.list_directory(self.root / TRASH_NAME):
             self.remove(self.root / TRASH_NAME / name)
+
+
+def _locked(disk: Disk, root: Path) -> tuple[int, ...]:
+    """Take the directory: its lock file, and itself, as the file may be removed for the remains of a crash.
+
+    Raises StoreRefused.
+    """
+    fds: list[int] = []
+    try:
+        fds.append(disk.lock(root / LOCK_NAME))
+        fds.append(disk.lock_directory(root))
+    except OSError as error:
+        _unlock(disk, fds)
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise StoreRefused(f"{root}: another server process uses this store directory") from error
+    return tuple(fds)
+
+
+def _unlock(disk: Disk, fds: Sequence[int]) -> None:
+    for fd in fds:
+        disk.close_file(fd)
 
 
 def _forgotten(key: GroupKey) -> bytes:

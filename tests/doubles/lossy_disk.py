@@ -118,6 +118,10 @@ class LossyDisk:
         """See Disk. There is one process."""
         return self.open_file(path, create=True)
 
+    def lock_directory(self, path: Path) -> int:
+        """See Disk. There is one process."""
+        return self.open_directory(path)
+
     def space(self, path: Path) -> DiskSize:
         """See Disk."""
         del path

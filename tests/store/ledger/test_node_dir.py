@@ -42,6 +42,19 @@ def test_the_directory_says_whose_it_is(opened: Opened, tmp_path: Path) -> None:
     assert peek_identity(tmp_path)["server_name"] == "n1"
 
 
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_directory_is_for_one_process_also_when_its_lock_file_is_removed(
+    opened: Opened, tmp_path: Path, *, removed: bool
+) -> None:
+    first = opened()
+    if removed:
+        (tmp_path / "lock").unlink()
+    with pytest.raises(StoreRefused, match="another server process uses this store directory"):
+        opened()
+    first.close()
+    opened().close()
+
+
 @pytest.mark.parametrize("lost", ["node.json", "ledger.0", "ledger.1"])
 def test_no_single_file_is_needed_to_know_it(opened: Opened, tmp_path: Path, lost: str) -> None:
     opened().close()
