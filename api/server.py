@@ -294,7 +294,7 @@ class Server:
                 if self.system is not None:
                     await nursery.start(self.system.run)
                 if self.leaf is not None:
-                    await nursery.start(self.leaf.run, self.plane, self.reactor, self.mesh)
+                    await nursery.start(self.leaf.run, self.plane, self.reactor, self.mesh, self.jetstream)
                 for listener in self.listeners:
                     nursery.start_soon(listener.run)
                 nursery.start_soon(self._housekeeping)

@@ -158,6 +158,18 @@ def proxy_address(given: str) -> tuple[str, int]:
     return parts.hostname, port
 
 
+def cluster_migrate(settings: Settings, value: Any) -> None:
+    """`true`, or `{ leader_migrate_delay }`; as in nats-server other keys of the block are passed over."""
+    if not isinstance(value, bool | Table):
+        raise OptionsError(f"Expected boolean or map for jetstream_cluster_migrate, got {go_type(value)}")
+    settings["cluster_migrate"] = value is not False
+    if isinstance(value, Table) and "leader_migrate_delay" in value:
+        try:
+            settings["migrate_delay_ns"] = duration_ns("leader_migrate_delay", value["leader_migrate_delay"])
+        except OptionsError as error:
+            raise PlacedError(f"{value.place('leader_migrate_delay')}: {error}") from error
+
+
 REMOTE: Mapping[str, Apply] = {
     **spelled(put("urls", remote_urls), "url", "urls"),
     **spelled(put("account", text), "account", "local"),
@@ -180,4 +192,5 @@ REMOTE: Mapping[str, Apply] = {
     ),
     **spelled(put("ws_no_masking", boolean), "ws_no_masking", "websocket_no_masking"),
     "proxy": proxy,
+    **spelled(cluster_migrate, "jetstream_cluster_migrate", "js_cluster_migrate"),
 }

@@ -8,6 +8,4 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-NOT_SERVED: Mapping[str, frozenset[str]] = {
-    "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
-}
+NOT_SERVED: Mapping[str, frozenset[str]] = {}

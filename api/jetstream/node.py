@@ -50,6 +50,7 @@ from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
 if TYPE_CHECKING:
+    from jetraft.cluster.upkeep.retreat import Retreat
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
 
 STOP_S = 2.0  # how long `stop` waits for the disk
@@ -172,6 +173,7 @@ class JetStreamNode:
         memory: MemoryBudget | None = None,
     ) -> None:
         self._setting = setting
+        self._retreat: Retreat | None = None  # where leaders move away from a node that does not reach its hub
         self._reactor = reactor
         self._clock = clock
         self.writer, self._disk, self._node_dir = opened.writer, opened.disk, opened.node_dir
@@ -303,6 +305,21 @@ class JetStreamNode:
         is_running = hand_over(self.manager.groups.values(), lambda group: not group.core.accepts_proposals)
         self._reactor.end_turn()
         return is_running or self.node.is_waited_for
+
+    def retreat(self, accounts: frozenset[str]) -> None:
+        """Let other nodes lead the streams of these accounts, and of no others."""
+        if self._retreat is None:
+            from jetraft.cluster.upkeep.retreat import Retreat  # noqa: PLC0415  few servers want it
+
+            replicas, view = self.node.directory.replicas, self.node.view
+            self._retreat = Retreat(
+                clock=self._clock,
+                groups=lambda: ((row.account, replica.group) for row, replica in replicas()),
+                lost_by=lambda node: view.profile_of(node).lost,
+            )
+        self.node.gossip.lose(accounts)
+        self._retreat.look(accounts)
+        self._reactor.end_turn()
 
     def retire(self) -> None:
         """Answer the waiting pulls of streams that are led here; call it before clients' connections are closed."""

@@ -1,6 +1,7 @@
 """Makes the parts for leaf nodes from the options of the server, and runs them."""
 
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +32,7 @@ from jetraft.api.tls.facts import info_fields
 from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:
+    from jetraft.api.leafnodes.migration import LostHubs
     from jetraft.api.leafnodes.web import HubWeb
     from jetraft.api.plane._secure import SecurePlane
     from jetraft.api.plane._web import WebPlane
@@ -131,6 +133,7 @@ class LeafParts:
         plane: Plane,
         reactor: Reactor,
         mesh: Any,
+        jetstream: Any,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -145,8 +148,24 @@ class LeafParts:
             pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
             hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
             self.remotes = Remotes(self.leafnodes, reactor, self.say, hub_tls, self._hub_web(plane, reactor))
+            migrates = any(remote.cluster_migrate for remote in self.options.remotes)
+            if migrates and jetstream is not None and mesh is not None:
+                nursery.start_soon(self._lost_hubs(self.remotes, jetstream.retreat).run)
             nursery.start_soon(self.remotes.run)
             task_status.started()
+
+    def _lost_hubs(self, remotes: Remotes, retreat: Callable[[frozenset[str]], None]) -> "LostHubs":
+        """What says which accounts have lost their hub."""
+        from jetraft.api.leafnodes.migration import LostHubs  # noqa: PLC0415  few servers want it
+
+        leafnodes = self.leafnodes
+        remotes.lost = LostHubs(
+            clock=leafnodes.clock,
+            remotes=lambda: leafnodes.options.remotes,
+            links=leafnodes.links.values,
+            tell=retreat,
+        )
+        return remotes.lost
 
     def follow(self, options: LeafOptions) -> None:
         """Leave hubs and connect to others, as another configuration says."""

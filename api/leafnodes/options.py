@@ -88,6 +88,8 @@ class RemoteOptions:
     tls: TlsOptions | None = None
     compression: Compression = DEFAULT
     credentials: str = ""  # a file
+    cluster_migrate: bool = False  # leaders of the account move away while the hub is not reached
+    migrate_delay_ns: int = 0  # for so long
     ws_compression: bool = False
     ws_no_masking: bool = False
     proxy: LeafProxy | None = None

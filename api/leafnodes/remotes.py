@@ -25,6 +25,7 @@ from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
+    from jetraft.api.leafnodes.migration import LostHubs
     from jetraft.api.leafnodes.web import HubWeb
 
 REPORT_EVERY: Final = 3600  # attempts; the first is reported as well
@@ -75,6 +76,7 @@ class Remotes:
     say: Logger
     hub_tls: HubTls
     hub_web: "HubWeb | None" = None
+    lost: "LostHubs | None" = None  # where leaders move away from a node that does not reach its hub
     _random: random.Random = attrs.field(factory=random.Random)
     _kept: dict[object, trio.CancelScope] = attrs.field(factory=dict)  # by the key of the remote
     _nursery: trio.Nursery | None = None
@@ -127,6 +129,8 @@ class Remotes:
                 if link.admitted:
                     attempt = 0
                 delay_ns = link.delay_ns or delay_ns
+            if self.lost is not None:
+                self.lost.failed(remote)
             jitter_ns = self._random.randrange(min(JITTER_MAX_NS, delay_ns + 1))
             await trio.sleep((delay_ns + jitter_ns) / NS_PER_S)
 

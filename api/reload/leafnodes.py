@@ -67,6 +67,8 @@ REMOTE: Final[Mapping[str, tuple[str, Show | None]]] = {
     "request_isolation": ("RequestIsolation", go_bool),
     "ignore_discovered_servers": ("IgnoreDiscoveredServers", go_bool),
     "proxy": ("Proxy", HIDDEN),
+    "cluster_migrate": ("JetStreamClusterMigrate", go_bool),
+    "migrate_delay_ns": ("JetStreamClusterMigrateDelay", format_duration),
 }
 
 

@@ -44,6 +44,7 @@ class ProfileGossip:
         self._held = held
         self._is_short = is_short
         self._told = profile
+        self._lost: frozenset[str] = frozenset()
 
     @classmethod
     def start(
@@ -64,10 +65,16 @@ class ProfileGossip:
     def tell(self) -> None:
         """Say what is true of this node now, if the others should hear of it."""
         told = self._told
-        self._view.own_profile = now = attrs.evolve(told, held=self._held(), is_short=self._is_short())
+        self._view.own_profile = now = attrs.evolve(told, held=self._held(), is_short=self._is_short(), lost=self._lost)
         if self._mesh is not None and now.differs_from(told):
             self._mesh.describe(KEY, now.pack())
             self._told = now
+
+    def lose(self, accounts: frozenset[str]) -> None:
+        """Say that other nodes should lead the streams of these accounts, and of no others."""
+        if accounts != self._lost:
+            self._lost = accounts
+            self.tell()
 
     def follow(self, tags: Iterable[str], limits: Mapping[StorageType, int]) -> None:
         """Say other tags and limits (bytes) from now on; a kind without a new limit keeps what it has."""

@@ -22,6 +22,8 @@ TAGS_MAX: Final = 64
 TAG_CHARS_MAX: Final = 256
 BYTES_MAX: Final = 1 << 62
 SERVER_ID_CHARS_MAX: Final = 64  # an nkey has 56
+LOST_MAX: Final = 256  # accounts
+ACCOUNT_CHARS_MAX: Final = 255
 TOLD_STEP_BYTES: Final = 1 << 20  # a smaller change of what is held is not told
 
 
@@ -35,6 +37,7 @@ class NodeProfile:
     is_short: bool = False  # of room on its disk: it takes no messages as a leader
     level: int = FIRST  # the highest feature level that it takes part in
     server_id: str = ""  # as clients see it; empty: not told
+    lost: frozenset[str] = frozenset()  # accounts whose hub it does not reach, and that others should lead
 
     def room(self, kind: StorageType, promised_bytes: int) -> int | None:
         """Bytes that may still be promised, above what is promised or held already; None for any number."""
@@ -44,6 +47,8 @@ class NodeProfile:
     def differs_from(self, told: NodeProfile) -> bool:
         """Whether the others should hear of it."""
         if (self.tags, self.capacity, self.is_short) != (told.tags, told.capacity, told.is_short):
+            return True
+        if self.lost != told.lost:
             return True
         return any(abs(self.held.get(kind, 0) - told.held.get(kind, 0)) >= TOLD_STEP_BYTES for kind in StorageType)
 
@@ -56,6 +61,7 @@ class NodeProfile:
             "short": self.is_short,
             "level": self.level,
             "server_id": self.server_id,
+            **({"lost": sorted(self.lost)[:LOST_MAX]} if self.lost else {}),
         }
 
 
@@ -88,7 +94,15 @@ def unpack_profile(metadata: Mapping[str, Any]) -> NodeProfile:
         is_short=told.get("short") is True,
         level=_level(told.get("level")),
         server_id=server_id,
+        lost=_names(told.get("lost")),
     )
+
+
+def _names(told: object) -> frozenset[str]:
+    """Accounts; none where these are no names."""
+    if not isinstance(told, list) or len(told) > LOST_MAX:
+        return frozenset()
+    return frozenset(name for name in told if isinstance(name, str) and len(name) <= ACCOUNT_CHARS_MAX)
 
 
 def _level(told: object) -> int:
