@@ -11,14 +11,14 @@ from jetraft.api.config.blocks import Apply, apply_all, put
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.values import integer, secret_text, text
+from jetraft.api.config.values import cipher, integer, secret_text, text
 
 TPM_KEYS: Final[Mapping[str, Apply]] = {
     "keys_file": put("keys_file", text),
     "encryption_password": put("encryption_password", secret_text),
     "srk_password": put("srk_password", secret_text),
     "pcr": put("pcr", integer),
-    "cipher": put("cipher", text),
+    "cipher": put("cipher", cipher),
 }
 TPM_MISSING: Final = "Can't start JetStream: TPM functionality is not supported on this platform"
 

@@ -209,14 +209,14 @@ class Parser:
             self.scopes.pop()
 
     def quoted(self) -> str:
-        """Parse a quoted string; escapes work in double quotes only."""
+        """Parse a quoted string, which may have lines; escapes work in double quotes only."""
         quote = self.peek()
         self.at += 1
         parts: list[str] = []
         while True:
             char = self.peek()
-            if not char or char == "\n":
-                raise self.error("a quoted string does not end on its line")
+            if not char:
+                raise self.error("a quoted string does not end")
             self.at += 1
             if char == quote:
                 return "".join(parts)

@@ -33,6 +33,7 @@ def parse(text: str, environment: dict[str, str] | None = None, files: dict[str,
         ("t: true\nf: no\nn: -1", {"t": True, "f": False, "n": -1}),
         ("'quoted key': v", {"quoted key": "v"}),
         ("interval: 2m", {"interval": 2_000_000}),
+        ("a: \"x\ny\"\nb: 'x\n\ny'\nc: 1", {"a": "x\ny", "b": "x\n\ny", "c": 1}),
     ],
 )
 def test_texts_become_values(text: str, expected: Table) -> None:
@@ -53,7 +54,7 @@ def test_an_include_is_read_in_place() -> None:
         ("a {", "test.conf:1:4: unexpected end of file inside a map"),
         ("a: [1", "test.conf:1:6: unexpected end of file inside an array"),
         ("\na: $NOPE", "test.conf:2:9: variable reference for 'NOPE' can not be found"),
-        ('a: "x\n"', "test.conf:1:6: a quoted string does not end on its line"),
+        ('a: "x\n', "test.conf:2:1: a quoted string does not end"),
         ("include ./no.conf", "test.conf:1:18: error parsing include file './no.conf', no such file or directory"),
         ("a: 1 }", "test.conf:1:6: unexpected '}'"),
     ],
