@@ -56,7 +56,7 @@ class Group:
         self.machine = machine
         self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
         self._handover = Handover(log)
-        self._configurations = recovered.configurations
+        self.configurations = recovered.configurations
         self._mark_dirty = partial(mark_dirty, self)
         parts = make_parts(
             spec, setting, recovered, log=log, machine=machine, mark_dirty=self._mark_dirty, now_ns=now_ns
@@ -132,7 +132,7 @@ class Group:
     @property
     def votes(self) -> bool:
         """Whether this member is a voter, and was one before a change of others that is not committed yet."""
-        committed = self._configurations.at(self.core.commit_index)
+        committed = self.configurations.at(self.core.commit_index)
         return self.node_id in self.configuration.voters and self.node_id in committed.voters
 
     @property
@@ -153,26 +153,12 @@ class Group:
     @property
     def configuration_is_committed(self) -> bool:
         """Whether the configuration in force is committed, so that no leader can roll it back."""
-        return self._configurations.current_index <= self.core.commit_index
+        return self.configurations.current_index <= self.core.commit_index
 
     @property
     def deadline_ns(self) -> int | None:
         """When `tick` is due."""
         return None if self.turns.failed is not None else self.core.deadline_ns
-
-    @property
-    def configuration_index(self) -> int:
-        """The index of the entry since which the configuration is in force."""
-        return self._configurations.current_index
-
-    def members_at(self, index: int, term: int, members: bytes) -> bytes:
-        """Who the members are for this one at an entry at which they are these for another.
-
-        Not those, encoded, but those that have admitted this one, if that was at a later entry (rule 30).
-        """
-        settled = self._configurations.settled
-        is_before = settled is not None and index < settled.index and settled.covers(index, term)
-        return self._configurations.encode_at(index) if is_before else members
 
     def replica_lag(self) -> list[ReplicaLag]:
         """The other members as the leader sees them; empty elsewhere."""

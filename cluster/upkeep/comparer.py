@@ -284,7 +284,9 @@ class Comparer:
             raise StoreError(f"{group.group_id}: not far enough for a state of entry {index}")
         if own is not None and own.index > index:
             raise StoreError(f"{group.group_id}: its own checkpoint is newer by now")
-        group.log.save_checkpoint(index, term, group.members_at(index, term, theirs.members), theirs.state)
+        group.log.save_checkpoint(
+            index, term, group.configurations.members_at(index, term, theirs.members), theirs.state
+        )
         self._figures.states_replaced += 1
         log.warning("%s: starts again from the state that %s had at entry %d", group.group_id, whom, index)
         group.distrust(StoreCorrupt("the state differs from what a majority has"))

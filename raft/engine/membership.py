@@ -160,6 +160,14 @@ class ConfigurationHistory:
         """What a checkpoint at `index` keeps of it."""
         return self.at(index).encode(settled=self._settled_after(index))
 
+    def members_at(self, index: int, term: int, members: bytes) -> bytes:
+        """Who the members are here at an entry at which they are these for another member.
+
+        Not those, encoded, but those that have admitted this one, if that was at a later entry.
+        """
+        is_before = self.settled is not None and index < self.settled.index and self.settled.covers(index, term)
+        return self.encode_at(index) if is_before else members
+
     def rebase(self, index: int) -> None:
         """The log up to `index` is covered by a checkpoint that keeps `at(index)`."""
         base = self.at(index)

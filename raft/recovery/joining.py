@@ -287,7 +287,7 @@ def admit(group: Group, node: NodeId, done: Callable[[MemberAdmission | str], No
                     term=group.term,
                     vote=group.node_id,
                     commit_index=group.commit_index,
-                    settled=SettledUpTo(group.configuration_index, group.term),
+                    settled=SettledUpTo(group.configurations.current_index, group.term),
                 )
             )
 

@@ -53,7 +53,7 @@ class SimCatchup:
                 incarnation=group.incarnation,
                 sender=sender,
                 offer=offer,
-                members=group.members_at(offer.index, offer.index_term, offer.members),
+                members=group.configurations.members_at(offer.index, offer.index_term, offer.members),
                 log=group.log,
             )
         self._ask()
