@@ -19,6 +19,7 @@ DIFFERENT = {
     "test_a_member_that_is_removed_stops_standing_for_election": "fixed membership",
     "test_members_change_one_voter_at_a_time_after_a_caught_up_learner": "fixed membership",
     "test_a_learner_that_is_far_behind_does_not_vote_yet": "fixed membership",
+    "test_a_learner_votes_when_it_has_the_configuration_that_made_it_one": "fixed membership",
     "test_impossible_changes_are_refused": "fixed membership",
     "test_nobody_is_removed_when_those_that_remain_are_no_majority": "fixed membership",
     "test_a_change_waits_for_an_entry_of_the_own_term": "fixed membership",
