@@ -15,11 +15,11 @@ candidate that counts on its old vote with that configuration needs the vote of 
 refuses an older log. For terms up to the leader's it starts with its vote given to that leader; in later terms it never
 was. It votes again when a leader has promoted it, which needs its log to have caught up.
 
-Majorities of configurations further back need have nobody in common with the present one, and may be made of nodes
+Majorities of configurations further back need have no member in common with the present one, and may be made of nodes
 that have left since, and forgotten it: what would have refused them is gone. The log with which such a node is filled
 has those configurations, perhaps with itself as the only voter. So none of them is ever in force there: its
 configuration is the one that has admitted it (raft/engine/membership.py), and until its log has come to that it does
-not stand, and gives its vote to nobody (decision 127).
+not stand, and gives no vote (decision 127).
 
 Two voters are a special case: no leader can be elected without the one that remembers, so that one has seen every term
 and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term, by its

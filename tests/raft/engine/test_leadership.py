@@ -443,7 +443,7 @@ def test_a_learner_that_is_far_behind_does_not_vote_yet() -> None:
 
 
 def test_a_learner_votes_when_it_has_the_configuration_that_made_it_one() -> None:
-    """Rule 30: before, it gives its vote to nobody."""
+    """Rule 30: before, it gives no vote."""
     rig = leading_rig()
     rig.core.change_members(Configuration(voters=(A, B, C), learners=(D,)), rig.now_ns)
     rig.core.peer_up(D, rig.now_ns)
