@@ -26,8 +26,10 @@ MODULES_MAX: Final = 4096  # of all kinds of server and command that start from 
 
 FROM_FILES: Final = (SourceFileLoader, ExtensionFileLoader)
 
-# The folder that was looked in, the file, its time and size, the name of its `.pyc` file ("" of compiled modules), and
-# whether it is a package.
+CACHED: Final = f".{sys.implementation.cache_tag}.pyc"
+
+# The folder that was looked in, the ending of the file, its time and size, the folder of its `.pyc` file ("" if it is
+# compiled), and whether it is a package. Names are put together from these, as many modules share a folder.
 Facts = tuple[str, str, int, int, str, bool]
 
 
@@ -74,11 +76,12 @@ class ModuleCode:
     ) -> ModuleSpec | None:
         """How to load a module that is as it was; None: let Python look for it."""
         facts = self._known.get(name)
-        if facts is None or path is None or path[0] != facts[0] or not self._is_as_it_was(facts):
+        if facts is None or path is None or path[0] != facts[0] or not self._is_as_it_was(name, facts):
             return None
-        folder, file, _, _, cached, is_package = facts
+        folder, _, _, _, cache, is_package = facts
+        file = file_of(name, facts)
         loader: SourceFileLoader | ExtensionFileLoader
-        if cached:
+        if cache:
             code = self._kept.get(name)
             if code is None:
                 return None
@@ -87,22 +90,22 @@ class ModuleCode:
             loader = ExtensionFileLoader(name, file)
         spec = ModuleSpec(name, loader, origin=file, is_package=is_package)
         spec.has_location = True
-        if cached:
-            spec.cached = cached
+        if cache:
+            spec.cached = cached_of(name, facts)
         if is_package:
             spec.submodule_search_locations = [f"{folder}/{name.rpartition('.')[2]}"]
         self.found.add(name)
         return spec
 
-    def _is_as_it_was(self, facts: Facts) -> bool:
-        folder, file, time_ns, size, _, _ = facts
+    def _is_as_it_was(self, name: str, facts: Facts) -> bool:
+        folder, _, time_ns, size, _, _ = facts
         unchanged = self._unchanged.get(folder)
         if unchanged is None:
             unchanged = self._unchanged[folder] = time_of(folder) == self._times.get(folder)
         if not unchanged:
             return False
         try:
-            now = os.stat(file)  # noqa: PTH116  500 times in a start
+            now = os.stat(file_of(name, facts))  # noqa: PTH116  500 times in a start
         except OSError:
             return False
         return now.st_mtime_ns == time_ns and now.st_size == size
@@ -119,10 +122,11 @@ class ModuleCode:
         self._known, self._times = {}, {}
 
     def _write(self, new: Mapping[str, ModuleType]) -> None:
-        known = {name: facts for name, facts in self._known.items() if self._is_as_it_was(facts)}
-        learnt = {name: facts for name, module in new.items() if (facts := facts_of(name, module)) is not None}
+        loaded = {name: facts for name, module in new.items() if (facts := facts_of(name, module)) is not None}
+        learnt = {name: facts for name, facts in loaded.items() if not self._is_kept(name, facts)}
         if not learnt:
             return
+        known = {name: facts for name, facts in self._known.items() if self._is_as_it_was(name, facts)}
         if len(known) + len(learnt) > MODULES_MAX:
             known = {name: facts for name, facts in known.items() if name in self.found}
         codes = {name: code for name in known if (code := self._kept.get(name)) is not None}
@@ -130,6 +134,11 @@ class ModuleCode:
         known = {name: facts for name, facts in (known | learnt).items() if name in codes or not facts[4]}
         times = {folder: time_of(folder) for folder in {facts[0] for facts in known.values()}}
         write(self.path, codes, (known, times))
+
+    def _is_kept(self, name: str, facts: Facts) -> bool:
+        """Whether the file has all of a module, which was loaded before the finder was there."""
+        is_known = self._known.get(name) == facts and self._is_as_it_was(name, facts)
+        return is_known and (not facts[4] or self._kept.get(name) is not None)
 
 
 def facts_of(name: str, module: ModuleType) -> Facts | None:
@@ -145,18 +154,30 @@ def facts_of(name: str, module: ModuleType) -> Facts | None:
     if spec.name != name or not within:
         return None
     is_package = spec.submodule_search_locations is not None
-    cached = spec.cached if type(spec.loader) is SourceFileLoader else ""
-    folder, file = within[0], spec.origin
-    place = f"{folder}/{name.rpartition('.')[2]}"
-    if not file.startswith(f"{place}/__init__." if is_package else f"{place}.") or cached is None:
-        return None
+    place = f"{within[0]}/{name.rpartition('.')[2]}"
     if is_package and list(spec.submodule_search_locations) != [place]:
         return None
+    stem = f"{place}/__init__" if is_package else place
+    ending = spec.origin.removeprefix(stem)
+    cache = spec.cached.rpartition("/")[0] if type(spec.loader) is SourceFileLoader and spec.cached else ""
     try:
-        now = os.stat(file)  # noqa: PTH116  as above
+        now = os.stat(spec.origin)  # noqa: PTH116  as above
     except OSError:
         return None
-    return folder, file, now.st_mtime_ns, now.st_size, cached, is_package
+    facts = within[0], sys.intern(ending), now.st_mtime_ns, now.st_size, sys.intern(cache), is_package
+    is_named_so = file_of(name, facts) == spec.origin and (not cache or cached_of(name, facts) == spec.cached)
+    return facts if is_named_so else None
+
+
+def file_of(name: str, facts: Facts) -> str:
+    """The file of a module."""
+    stem = f"{facts[0]}/{name.rpartition('.')[2]}"
+    return f"{stem}/__init__{facts[1]}" if facts[5] else stem + facts[1]
+
+
+def cached_of(name: str, facts: Facts) -> str:
+    """The `.pyc` file of a module, whether it is there or not."""
+    return f"{facts[4]}/{'__init__' if facts[5] else name.rpartition('.')[2]}{CACHED}"
 
 
 def code_of(module: ModuleType) -> bytes | None:
