@@ -16,7 +16,7 @@ from tests.simulator.series import MET, play_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-SEEDS = examples(20, long=60)
+SEEDS = examples(10, long=60)
 SEEDS_MAX = 60
 
 

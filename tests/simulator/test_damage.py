@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
+from tests.simulator.series import MET, play_some, seeds_of
 
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["damage", "damage-snap"])
 def test_no_promise_is_broken_when_the_ends_of_logs_are_damaged(mode: str) -> None:
-    series = play_some(mode, "core", range(SEEDS_PER_MODE))
+    series = play_some(mode, "core", seeds_of(mode))
     assert series.problems == {}
     assert series.counts.keys() >= MET[mode]

@@ -4,13 +4,13 @@ import pytest
 
 from tests.simulator.copying import KINDS
 from tests.simulator.run import MODES
-from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
+from tests.simulator.series import MET, play_some, seeds_of
 
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["five", "member", "forget", "forget-five"])
 def test_no_promise_is_broken_while_members_change_and_forget(mode: str) -> None:
-    series = play_some(mode, "core", range(SEEDS_PER_MODE))
+    series = play_some(mode, "core", seeds_of(mode))
     assert series.problems == {}
     assert series.counts.keys() >= MET[mode]
 

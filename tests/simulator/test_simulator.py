@@ -6,13 +6,13 @@ The other modes are in test_members.py, as files are what is spread over the wor
 import pytest
 
 from tests.simulator.run import MODES, Simulation
-from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
+from tests.simulator.series import MET, play_some, seeds_of
 
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot"])
 def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> None:
-    series = play_some(mode, "core", range(SEEDS_PER_MODE))
+    series = play_some(mode, "core", seeds_of(mode))
     assert series.problems == {}
     assert series.counts.keys() >= MET[mode]
 
