@@ -24,10 +24,11 @@ from nats.js.errors import (
 )
 
 from tests.clients.nats_py import connection, run
+from tests.harness.forms import examples
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Server
 
-LARGE_BYTES: Final = int(os.environ.get("JETRAFT_OBJECT_MIB", "64")) << 20  # the long form has 1024
+LARGE_BYTES: Final = int(os.environ.get("JETRAFT_OBJECT_MIB", examples(16, long=64))) << 20  # 128 chunks and more
 
 
 def meta_subject(bucket: str, name: str) -> str:
@@ -208,6 +209,7 @@ class Sum(io.RawIOBase):
         return len(data)
 
 
+@pytest.mark.long_form
 @pytest.mark.timeout(1800)
 def test_a_large_object_comes_back(servers: Sequence[Server], replicas: int, stream: str) -> None:
     async def check() -> None:
