@@ -6,14 +6,27 @@ import attrs
 import pytest
 
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.state.assignment import StreamAssignment
 from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import DeliverPolicy, RetentionPolicy, StreamConfig, StreamSource
+from jetraft.store.model.ids import NodeId
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from jetraft.store.port import StoreCorrupt
-from tests.cluster.lab import Node, Sent, add_consumer, assignment_of, finish, info_of, start_stream, stream_config
+from tests.cluster.lab import (
+    NODE,
+    Node,
+    Sent,
+    add_consumer,
+    assignment_of,
+    finish,
+    info_of,
+    start_stream,
+    stream_config,
+)
 
 S = 10**9
 FROM_SEQ = {"deliver_policy": DeliverPolicy.BY_START_SEQUENCE}
@@ -423,3 +436,26 @@ def test_expiry_that_meets_damage_leaves_it_to_those_who_repair(monkeypatch: pyt
     monkeypatch.setattr(replica.machine.store, "load", damaged)
     node.sleep(7 * S)
     assert replica.machine.store.messages == 1
+
+
+def test_that_a_member_is_out_is_reported_when_no_leader_can_take_it_back() -> None:
+    """It deletes its data then: while the change is not committed it is a member yet."""
+    node, log, reported = Node(), MemLog(), list[StreamAssignment]()
+    node.site = attrs.evolve(node.site, on_settled=reported.append)
+    replica = start_stream(node, log)
+    other = NodeId("other000")
+    replica.group.change_members(Configuration(voters=(NODE,), learners=(other,)))
+    node.turn()
+    assert replica.group.configuration.learners == (other,)
+    log._durable_on_submit = False
+
+    replica.reconfigure(attrs.evolve(replica.assignment, revision=8, leaving=(other,)))
+    node.sleep(S)
+
+    assert replica.group.configuration.members == (NODE,)
+    assert reported == []
+    log._durable_on_submit = True
+    log.complete()
+    node.sleep(S)
+    assert reported
+    assert {row.revision for row in reported} == {8}
