@@ -19,6 +19,11 @@ def _unsigned(_account: str) -> str | None:
     return None
 
 
+def _borrows_nothing(_account: str) -> bool:
+    """No account imports anything."""
+    return False
+
+
 @attrs.define(eq=False)
 class LiveAccounts:
     """See the module. `limits` is None for an account without JetStream; `operators` may change the cluster itself."""
@@ -27,6 +32,7 @@ class LiveAccounts:
     operators: frozenset[str]
     may_change: bool = False
     token_of: Callable[[str], str | None] = _unsigned  # by which an operator has signed an account
+    borrows_api: Callable[[str], bool] = _borrows_nothing  # whether an account imports JetStream's API from another
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)
 
     @classmethod
@@ -48,6 +54,20 @@ class LiveAccounts:
         for name, limits in accounts.limits.items():
             if name not in self.limits or self.limits[name] != limits:
                 self.set(name, limits)
+
+    def is_answered(self, name: str) -> bool:
+        """Whether API requests of an account are answered by this server itself, be it that it has no JetStream.
+
+        Not where it has none and imports the API of another account: each request would have two answers.
+        """
+        if name not in self.limits:
+            return False
+        return self.limits[name] is not None or name in self.operators or not self.borrows_api(name)
+
+    def follow_imports(self, borrows_api: Callable[[str], bool], shared: Signal[[str]]) -> None:
+        """Ask this whether an account imports the API, whenever it shares something else too."""
+        self.borrows_api = borrows_api
+        shared.connect(self.changed.emit)
 
     def with_jetstream(self) -> Collection[str]:
         """The names of those that may use it."""

@@ -164,12 +164,12 @@ class Server:
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
+        self.accounts.follow_imports(self.shared.borrows_api, self.shared.changed)
         call_at = self.timers.call_at
         self.parts = parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, call_at, self.say)
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
-        self.listeners: list[ClientListener] = [listener, *others]
+        self.listeners = [listener, *self._build_websocket(parts), *gateway_listeners(options, parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:

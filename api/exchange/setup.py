@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypedDict
 import attrs
 
 from jetraft.api.exchange.rules import export_of, exports_of
-from jetraft.api.exchange.transforms import choices_of, names_of
+from jetraft.api.exchange.transforms import choices_of, local_of, names_of
 from jetraft.api.exchange.values import Export, Import, ServiceResponseType, Sharing, SharingKind
+from jetraft.store.model.signal import Signal
+from jetraft.store.model.subject import is_subset
 
 if TYPE_CHECKING:
     from jetraft.api.latency import Latencies
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
 
 NOTHING = Sharing()
+API_INFO = b"$JS.API.INFO"  # who imports this uses the JetStream of another account; nats-server asks for it too
 
 
 class ServiceKind(TypedDict):
@@ -55,6 +58,7 @@ class SharedAccounts:
     cluster: str
     latencies: "Latencies | None" = None  # None: nothing is measured
     sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
+    changed: Signal[[str]] = attrs.field(factory=Signal, init=False)  # an account shares something else
     _held: "dict[str, Account]" = attrs.field(factory=dict, init=False)
     _links: dict[str, dict[ImportInForce, int]] = attrs.field(
         factory=dict, init=False
@@ -76,10 +80,17 @@ class SharedAccounts:
         for name, links in wanted.items():
             self._begin(name, links)
         self._tidy_services()
+        for name in sorted(changed):
+            self.changed.emit(name)
 
     def of(self, name: str) -> Sharing:
         """What an account shares."""
         return self.sharing.get(name, NOTHING)
+
+    def borrows_api(self, name: str) -> bool:
+        """Whether an account imports JetStream's API from another one."""
+        services = (one for one in self.of(name).imports if one.kind is SharingKind.SERVICE)
+        return any(is_subset(API_INFO, local_of(one).encode()) for one in services)
 
     def _account(self, name: str) -> "Account":
         if name not in self._held:

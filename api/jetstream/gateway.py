@@ -124,8 +124,7 @@ class ApiGateway:
         """Take requests from now on."""
         self._is_open = True
         for account in self._accounts.limits:
-            if account not in self._sinks:
-                self._listen(account)
+            self._follow(account)
 
     def shut(self) -> None:
         """Take no more: clients are told that there are no responders."""
@@ -137,7 +136,7 @@ class ApiGateway:
         """An account has changed, or is gone. Its requests that are being executed are answered."""
         if self._nursery is None:
             return
-        if account not in self._accounts.limits:
+        if not self._accounts.is_answered(account):
             self._end(account)
         elif self._is_open and account not in self._sinks:
             self._listen(account)

@@ -153,7 +153,7 @@ class LegacyApi:
         return lambda origin, subject: self._plane.may_send(origin, account, subject)
 
     def _follow(self, account: str) -> None:
-        if account in self._accounts.limits:
+        if self._accounts.is_answered(account):
             if account not in self._open:
                 self._open[account] = LegacyAccount(self._outboxes(account), self._inbox, self._judge_of(account))
         elif account in self._open:

@@ -431,6 +431,31 @@ async def test_an_account_without_jetstream_is_told_so_and_nothing_of_it_is_carr
     assert [(counts[name].requests, counts[name].errors) for name in "AB"] == [(1, 0), (1, 1)]
 
 
+async def test_requests_of_an_account_that_uses_the_api_of_another_are_that_ones(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    borrowing = {"B", "S"}
+    accounts = Bench.accounts_of({"A": True, "B": False, "S": False}, operators=("S",))
+    accounts.borrows_api = borrowing.__contains__
+    outboxes: dict[str, FakeOutbox] = {}
+    gateway = JetStreamGateway(
+        server_name="n1",
+        service=cast("ClusterService", bench.service),
+        outboxes=cast("Outboxes", lambda account: outboxes.setdefault(account, FakeOutbox())),
+        kick=lambda: None,
+        later=lambda callback: callback(),
+        accounts=accounts,
+    )
+    await nursery.start(gateway.run)
+    listens = {name: bool(outbox.sinks) for name, outbox in outboxes.items()}
+    assert listens == {"A": True, "B": False, "S": True}
+    borrowing.clear()
+    accounts.changed.emit("B")
+    assert outboxes["B"].sinks
+    borrowing.add("B")
+    accounts.changed.emit("B")
+    assert not outboxes["B"].sinks
+
+
 async def test_equal_reads_of_two_accounts_do_not_share_an_answer(nursery: trio.Nursery) -> None:
     bench = Bench(accounts={"A": True, "B": True})
     await nursery.start(bench.gateway.run)

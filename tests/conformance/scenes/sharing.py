@@ -243,6 +243,30 @@ JETSTREAM: tuple[Step, ...] = (
     Call(name="stored in b too", subject="$JS.API.STREAM.MSG.GET.EVENTS", payload={"seq": 2}),
 )
 
+BORROWED_CONFIG = """
+accounts {
+  A { users [{user: a, password: x}], jetstream: enabled
+      exports [{service: "$JS.API.INFO"}, {service: "$JS.API.STREAM.INFO.ORDERS"}] }
+  B { users [{user: b, password: x}]
+      imports [
+        {service: {account: A, subject: "$JS.API.INFO"}}, {service: {account: A, subject: "$JS.API.STREAM.INFO.ORDERS"}}
+      ] }
+  C { users [{user: c, password: x}], imports [{service: {account: A, subject: "$JS.API.INFO"}, to: "info.of.a"}] }
+}
+"""
+
+BORROWED: tuple[Step, ...] = (
+    login("a"),
+    stream("ORDERS", ["orders.>"]),
+    login("b"),
+    Call(name="b asks of the account", subject="$JS.API.INFO"),
+    Call(name="b asks of the stream", subject="$JS.API.STREAM.INFO.ORDERS"),
+    Call(name="b asks for what it does not import", subject="$JS.API.STREAM.NAMES"),
+    login("c"),
+    Call(name="the other account's", subject="info.of.a"),
+    Call(name="its own, which it has not", subject="$JS.API.INFO"),
+)
+
 MAPPINGS_CONFIG = """
 mappings {
   "old": "new"
@@ -304,6 +328,7 @@ SCENES = (
     Scene(name="sharing/streams", steps=STREAMS, config=CONFIG),
     Scene(name="sharing/queues", steps=QUEUES, config=CONFIG),
     Scene(name="sharing/jetstream", steps=JETSTREAM, config=JETSTREAM_CONFIG),
+    Scene(name="sharing/borrowed jetstream", steps=BORROWED, config=BORROWED_CONFIG),
     Scene(name="sharing/mappings", steps=MAPPINGS, config=MAPPINGS_CONFIG),
     Scene(name="sharing/limits", steps=LIMITS, config=LIMITS_CONFIG),
 )
