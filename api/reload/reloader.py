@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
@@ -12,6 +13,7 @@ from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
 from jetraft.api.interfaces import advertised
 from jetraft.api.logger import Logger, open_target
+from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
@@ -135,8 +137,15 @@ class Reloader:
         self._limit_connections()
 
     def _limit_connections(self) -> None:
-        for session in self.sessions.by_cid.values():
+        """Close those that are too many for their accounts now, the youngest, and bound the others."""
+        kept: Counter[str] = Counter()
+        for session in list(self.sessions.by_cid.values()):
             verdict = session.verdict or Verdict()
+            if session.verdict is not None:
+                if 0 <= self.shared.of(session.account).limits.max_connections <= kept[session.account]:
+                    self.plane.close(session.cid, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_CONNECTIONS)
+                    continue
+                kept[session.account] += 1
             self.plane.limit_connection(session.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
 
     def _close_some(self, most: int) -> None:

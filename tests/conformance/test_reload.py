@@ -225,6 +225,29 @@ REQUESTS: tuple[tuple[str, bytes], ...] = (
 )
 
 
+def left_with_a_limit(kind: Kind, directory: Path) -> list[tuple[bool, list[str]]]:
+    """What three clients of an account are told when it may have one connection, in no order."""
+    with Server(kind, directory=directory / kind, config=HEAD + sharing()) as server:
+        clients = [RawClient(server.address, **A) for _ in range(3)]
+        for client in clients:
+            client.settle()
+        reload(server, HEAD + sharing("limits: {max_conn: 1}"))
+        told = [
+            [event.text for event in client.settle() if isinstance(event, Line) and event.text.startswith("-ERR")]
+            for client in clients
+        ]
+        closed = [client.closed for client in clients]
+        for client in clients:
+            client.close()
+    return sorted(zip(closed, told, strict=True))
+
+
+def test_connections_that_are_too_many_for_an_account_end_as_with_the_reference(tmp_path: Path) -> None:
+    expected = left_with_a_limit("reference", tmp_path)
+    assert [closed for closed, _ in expected] == [False, True, True]
+    assert left_with_a_limit("jetraft", tmp_path) == expected
+
+
 def answered(kind: Kind, directory: Path) -> list[dict[str, Any]]:
     """What requests of the system account for a reload are told."""
     found = []
