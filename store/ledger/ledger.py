@@ -91,7 +91,7 @@ class Ledger:
         self.root = root
         self._state = state
         self._files = files  # None: to be rewritten before anything else
-        self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
+        self._identity = _drawn_identity() if head is None else head.ledger
         self._generation = 0 if head is None else head.generation
         self._place = LedgerPlace(0, 0) if files is None else files.place
         self._rewrite_at = REWRITE_BYTES_MIN
@@ -116,8 +116,8 @@ class Ledger:
         `known` are groups that have directories, `begins_with` what a new ledger has from the start. `is_own` decides
         when the two files are of different ledgers: one was put there by mistake.
 
-        When records are missing, every group that is known here or there is marked as without memory. Raises
-        StoreRefused for a newer format, OSError.
+        When records are missing, every group that is known here or there is marked as without memory, and it is
+        another ledger from then on. Raises StoreRefused for a newer format, OSError.
         """
         found = read_both(disk, root, NAMES, known, is_own)
         state, merged = found.state, found.merged
@@ -131,6 +131,9 @@ class Ledger:
             ledger._rewrite_at = max(REWRITE_BYTES_MIN, merged.end)  # to be known after the next rewriting
             return ledger
         ledger = cls(disk, root, state, head, None)
+        if merged is not None and not merged.is_whole:
+            # What others remember of it may be among what is missing: they would take it for an older copy.
+            ledger._identity = _drawn_identity()
         ledger.commit_now(*(begins_with if merged is None else ()))
         return ledger
 
@@ -228,7 +231,7 @@ class Ledger:
         Other nodes take its store for one that they have not met before. Raises OSError.
         """
         self._close_files()
-        self._identity = int.from_bytes(os.urandom(8), "little")
+        self._identity = _drawn_identity()
         self.commit_now()
 
     @property
@@ -404,3 +407,8 @@ class Ledger:
             done(error)
         if self._waiting and not self._is_busy:
             self._start()
+
+
+def _drawn_identity() -> int:
+    """Not 0, which stands for a ledger that an operator has given up (store/model/store_age.py)."""
+    return int.from_bytes(os.urandom(8), "little") or 1

@@ -13,10 +13,12 @@ from hypothesis import given, settings
 
 from jetraft.store.ledger import ledger as ledger_module
 from jetraft.store.ledger import ledger_records as records
+from jetraft.store.ledger.kept_ages import KeptAges
 from jetraft.store.ledger.ledger import NAMES, Ledger
 from jetraft.store.ledger.ledger_records import Born, GroupState, NodeState, Point
 from jetraft.store.ledger.reading import DAMAGED_SUFFIX
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.store_age import KnownAge
 from jetraft.store.port import HardState, StoreRefused
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import LEDGER_FILES
@@ -201,6 +203,30 @@ def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(di
     assert [disk.read_whole(ROOT / (name + DAMAGED_SUFFIX)) for name in NAMES] == damaged, (
         "kept for who has to find out"
     )
+
+
+@pytest.mark.parametrize("lost", [b"starts", b"AAAAAAAA"])
+def test_a_ledger_that_has_lost_records_is_not_taken_for_an_older_copy(disk: LossyDisk, lost: bytes) -> None:
+    """A start that others know of may be among them: its node, which has not been replaced, would be kept out."""
+    ledger = Ledger.open(disk, ROOT)
+    KeptAges.begin(ledger)
+    KeptAges.begin(ledger).ledger.commit_now(voted(1))
+    heard = KeptAges.begin(ledger).own()
+    assert heard is not None
+    known = KnownAge.first(heard)
+    ledger.close()
+    place = disk.read_whole(ROOT / NAMES[0]).rindex(lost)
+    for name in NAMES:
+        disk.flip_bit(ROOT / name, place)
+
+    told = KeptAges.begin(reopened(disk)).own()
+
+    assert told is not None
+    assert not known.is_after(told)
+    again = KeptAges.begin(reopened(disk)).own()
+    assert again is not None
+    assert not KnownAge.first(told).is_after(again), "once"
+    assert again.ledger == told.ledger
 
 
 @pytest.mark.parametrize("name", NAMES)
