@@ -58,6 +58,7 @@ class StoreAges:
         self._known: dict[NodeId, KnownAge] = {}
         self._said: dict[NodeId, StoreAge] = {}  # by each node of itself, last
         self._known_to: dict[NodeId, Mapping[NodeId, KnownAge]] = {}  # what others know
+        self._refused: dict[NodeId, int] = {}  # known nodes that are kept out: the start with which they came last
         self._kept_ns: int | None = None
         self._told: tuple[int, LedgerPlace] | None = None  # when, and what
         self.is_own_old = False  # another node has met a later state of this node's store
@@ -96,7 +97,10 @@ class StoreAges:
         elif about.age is not None and (
             (known is not None and known.is_after(about.age)) or self._is_contradicted(node, about.age)
         ):
-            log.error("%s has started with an older copy of its store; it is not linked with that", hello.name)
+            start = about.age.starts[-1].number
+            if self._refused.get(node) != start:  # it dials again every few seconds, and may never hear why
+                log.error("%s has started with an older copy of its store; it is not linked with that", hello.name)
+            self._refused[node] = start
             return False
         elif about.age is not None:
             self._said[node], self._known_to[node] = about.age, about.known_ages

@@ -6,14 +6,19 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
-from jetraft.raft.mesh.store_ages import without_lost
+from jetraft.raft.mesh.gossip import About
+from jetraft.raft.mesh.handshake import Hello
+from jetraft.raft.mesh.store_ages import StoreAges, without_lost
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.kept_ages import AGES_VALUE, KeptAges
 from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.model.ids import node_id_of
+from jetraft.store.model.store_age import LedgerPlace, StoreAge, StoreStart
 from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import SETTLED_S, Node, running
 
@@ -173,3 +178,22 @@ async def test_a_store_that_an_operator_has_given_up_is_not_linked_and_not_told(
     shutil.rmtree(places[1])
     a, b = await _met(places)
     assert b.events[:1] == [("up", a.mesh.node_id)], "an empty store may come"
+
+
+def test_that_a_node_is_kept_out_is_logged_once_for_each_of_its_starts(caplog: pytest.LogCaptureFixture) -> None:
+    """One that an operator has given up is never told, and dials every few seconds."""
+    ages, other = StoreAges(node_id_of("a")), node_id_of("b")
+    hello = Hello(cluster="C", node_id=other, name="b", boot=1, session=1, challenge=b"")
+
+    def fits(*starts: int, records: int) -> bool:
+        passed = tuple(StoreStart(number, LedgerPlace(1, at)) for at, number in enumerate(starts, 1))
+        age = StoreAge(ledger=1, starts=passed, place=LedgerPlace(1, records))
+        return ages.fit(hello, About(metadata={}, address=None, peers={}, age=age), now_ns=0)
+
+    assert fits(1, 2, records=9)
+    assert not any(fits(1, 3, records=2) for _ in range(20))
+    assert [record.getMessage() for record in caplog.records] == [
+        "b has started with an older copy of its store; it is not linked with that"
+    ]
+    assert not fits(1, 3, 4, records=3)
+    assert len(caplog.records) == 2
