@@ -67,8 +67,8 @@ class StreamHost:
             return await self._start_in_memory(assignment)
         wish = self._wish(assignment)
         log = await self.logs.open(wish)
-        if wish.is_alone() and isinstance(log, FileLog):
-            log.durability.assume_beginning()  # the row is committed, and says all of it
+        if isinstance(log, FileLog):
+            log.durability.assume_beginning(is_alone=wish.is_alone())  # the row is committed, and says how
         return self._start_over(log, assignment)
 
     async def _start_in_memory(self, assignment: StreamAssignment) -> StreamReplica:

@@ -72,6 +72,7 @@ class Durability:
         "_floor_index",
         "_handed_token",
         "_in_flight",
+        "_is_alone",
         "_may_assume",
         "_preparation",
         "_reader",
@@ -111,7 +112,7 @@ class Durability:
         self._submit_wanted = False  # the write queue is to be handed over as soon as it may
         self._floor_index = floor_index  # the ledger knows that the log is durable up to here
         self._begun_bytes_max = begun_bytes_max  # of first entries that go to the ledger
-        self._may_assume = False  # the log begins as something says that is durable already, until it goes on
+        self._may_assume = self._is_alone = False  # it begins as something says that is durable, until it goes on
         self._assumed = 0  # the ledger's number of what counts because of that
         self.hard_state = hard_state
         self.hard_state_token = 0
@@ -161,9 +162,10 @@ class Durability:
         place.ledger.append([ledger_records.floor(place.key, end)], _ignore)
         return True
 
-    def assume_beginning(self) -> None:
-        """The only member begins a new log as something durable says: its first step counts at once (decision 126)."""
+    def assume_beginning(self, *, is_alone: bool) -> None:
+        """A new log begins as something durable says: its first step counts at once (decision 126)."""
         self._may_assume = not self._blocks.terms.last_index and not self.hard_state.term and not self.durable_token
+        self._is_alone = is_alone
 
     @property
     def is_secure(self) -> bool:
@@ -219,8 +221,7 @@ class Durability:
         if not only_grows:
             # What the ledger takes is written to the first block too, with what comes next.
             state.write_queue.segments = begin_in_ledger(queue, state.place, self._begun_bytes_max)
-        if queue.empty_directories and not queue.makes_files:
-            # Nothing in them yet: they are synced with the first file.
+        if queue.empty_directories and not queue.makes_files:  # nothing in them yet: synced with the first file
             state.write_queue.empty_directories = queue.empty_directories
         handed, self._handed_token = self._handed_token, state.token
         self.is_starved = False
@@ -260,7 +261,7 @@ class Durability:
         if before is not None:
             self._disk.follow(batch, self._written, before)
             return
-        self._may_assume = self._may_assume and is_first_step(queue, place)
+        self._may_assume = self._may_assume and is_first_step(queue, place, is_alone=self._is_alone)
         first = () if only_grows else promise(queue, place)
         if self._may_assume:
             self._assumed = place.ledger.assume(first)
@@ -375,10 +376,9 @@ class Durability:
         """The same for what is more than frames at the end of a block."""
         for key, item in queue.rewrites.items():
             self._reader.rewritten(key, item.frame)
-        if queue.checkpoint is not None:
-            self._checkpoints.written(queue.checkpoint)
-        if queue.founding is not None:
-            self._checkpoints.written(queue.founding)
+        for checkpoint in (queue.checkpoint, queue.founding):
+            if checkpoint is not None:
+                self._checkpoints.written(checkpoint)
 
     def _clean_up(self, queue: WriteQueue) -> None:
         """Remove what a durable change has made superfluous."""

@@ -3,7 +3,7 @@
 0. `promise`: the ledger takes what the opening found and the ledger lacks, then term and vote, then the members with
    which a new log begins. So no entry is on disk whose term this member has not recorded. The first entries of a log
    are in the same ledger batch if they are few and small (`begin_in_ledger`): such a write queue is durable then, makes
-   no file, and its frames stay in the queue for the first block. What the only member of a new stream's group begins
+   no file, and its frames stay in the queue for the first block. What a member of a new stream's group begins
    with follows from the stream's row, which is durable. It counts at once and goes with the next batch of the ledger: a
    block that is written before that does not count without a record either (decision 126).
 1. `fill`: the files, in this order:
@@ -250,22 +250,22 @@ def begin_in_ledger(write_queue: WriteQueue, place: LogPlace, bytes_max: int) ->
     return [segment]
 
 
-def is_first_step(write_queue: WriteQueue, place: LogPlace) -> bool:
-    """Whether it has nothing but what the only member of a new group begins with, whatever happens.
+def is_first_step(queue: WriteQueue, place: LogPlace, *, is_alone: bool) -> bool:
+    """Whether it has nothing but what a member of a new group begins with, whatever happens: who the members are.
 
-    That is who the members are, its vote for itself in term 1, and the entry for the ledger, the configuration.
+    With the only member it is also its vote for itself in term 1, and the entry for the ledger, the configuration.
     """
-    if write_queue.hard_state not in {None, HardState(term=1, vote=place.identity.node_id)}:
+    if not is_alone and (queue.hard_state is not None or queue.begun):
         return False
-    if len(write_queue.begun) > 1 or any(frame[FRAME_KIND_AT] != Kind.STREAM_OP for frame in write_queue.begun):
+    if queue.hard_state not in {None, HardState(term=1, vote=place.identity.node_id)}:
         return False
-    if any(fact != ledger_records.voted(place.key, HardState(term=0, vote=None)) for fact in write_queue.facts):
+    if len(queue.begun) > 1 or any(frame[FRAME_KIND_AT] != Kind.STREAM_OP for frame in queue.begun):
         return False
-    if write_queue.checkpoint is not None or write_queue.dropped is not None:
+    if any(fact != ledger_records.voted(place.key, HardState(term=0, vote=None)) for fact in queue.facts):
         return False
-    if write_queue.retired or write_queue.rewrites or write_queue.unlink or write_queue.close:
+    if queue.checkpoint is not None or queue.dropped is not None or queue.segments or queue.new_directories:
         return False
-    return not (write_queue.segments or write_queue.new_directories)
+    return not (queue.retired or queue.rewrites or queue.unlink or queue.close)
 
 
 def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:

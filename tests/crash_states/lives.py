@@ -62,7 +62,7 @@ class GroupLife:
         saved = (checkpoint.index, self._first_live) if checkpoint else (0, 0)
         self._saved = [saved]
         if setup.is_assumed:
-            self.log.durability.assume_beginning()
+            self.log.durability.assume_beginning(is_alone=True)
         if not self._hard_state.term:
             self._vote(1)
         if checkpoint is None:

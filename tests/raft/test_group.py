@@ -469,7 +469,7 @@ def test_no_other_member_hears_of_a_log_whose_beginning_a_crash_may_take() -> No
     identity = Identity(node_id=ONE[0], group_id=NAME, incarnation=7)
     options = LogOptions(begun_bytes_max=1000)
     log = open_log(ledger, Path("/store/groups/g"), identity, BlockCache(), options)
-    log.durability.assume_beginning()
+    log.durability.assume_beginning(is_alone=True)
     group = lab.managers[ONE[0]].create(GroupSpec(group_id=NAME, incarnation=7, members=ONE), log, ListMachine())
     lab.run(10 * MS)
     group.propose(Proposal(kind=Kind.STREAM_OP, body=b"configuration"))

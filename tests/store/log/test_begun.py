@@ -189,7 +189,7 @@ def test_a_cut_takes_entries_away_that_only_the_ledger_has(seed: int, index: int
 def assumed(disk: LossyDisk) -> FileLog:
     """A log whose beginning follows from something durable, after its first step, of which nothing is on the disk."""
     log = opened(disk)
-    log.durability.assume_beginning()
+    log.durability.assume_beginning(is_alone=True)
     log.set_hard_state(VOTED)
     log.save_checkpoint(0, 0, b"members", b"")
     log.submit()
@@ -263,7 +263,7 @@ def test_what_comes_after_an_assumed_beginning_is_durable_with_it(seed: int, ste
 def test_a_promise_to_others_is_never_assumed(term: int, vote: NodeId | None) -> None:
     disk, hard_state = LossyDisk(), HardState(term=term, vote=vote)
     log = opened(disk)
-    log.durability.assume_beginning()
+    log.durability.assume_beginning(is_alone=True)
     log.set_hard_state(hard_state)
     log.submit()
     assert log.durable_token < log.token()
@@ -273,11 +273,34 @@ def test_a_promise_to_others_is_never_assumed(term: int, vote: NodeId | None) ->
     assert log.durable_token < log.token(), "nor what comes after it"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_member_among_others_assumes_who_they_are_and_nothing_else(seed: int) -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    log.durability.assume_beginning(is_alone=False)
+    log.save_checkpoint(0, 0, b"members", b"")
+    log.submit()
+    assert (log.durable_token, log.place.ledger.is_idle, log.is_secure) == (log.token(), True, False)
+    log.set_hard_state(VOTED)
+    log.submit()
+    assert log.durable_token < log.token()
+    disk.finish()
+    assert log.is_secure
+    log.append([entry(1)])
+    log.submit()
+    assert log.durable_index == 0, "it will be said to be here"
+    disk.crash(Random(seed))
+    log = opened(disk)
+    found_checkpoint = log.load_checkpoint()
+    assert found_checkpoint is not None
+    assert (found_checkpoint.members, log.hard_state) == (b"members", VOTED)
+
+
 def test_a_log_that_has_begun_goes_on_as_it_does() -> None:
     disk = LossyDisk()
     founded(disk).close()
     log = opened(disk)
-    log.durability.assume_beginning()
+    log.durability.assume_beginning(is_alone=True)
     log.append([entry(2, kind=Kind.NOOP)])
     log.submit()
     assert log.durable_index == 1
