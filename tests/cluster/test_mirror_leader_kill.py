@@ -16,8 +16,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
-ROWS = 600
-QUEUED = 240
+ROWS = 240
+QUEUED = 120
 BATCH = 500
 
 

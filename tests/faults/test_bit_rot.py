@@ -16,7 +16,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 STREAM = "ROT"
-MESSAGES = 600
+MESSAGES = 200
 PAYLOAD_BYTES = 200
 
 
@@ -25,7 +25,7 @@ def payload(number: int) -> bytes:
 
 
 def fill(node: Server, *, replicas: int) -> None:
-    """A stream of acknowledged messages, in a few hundred frames."""
+    """A stream of acknowledged messages, each in a frame of its own."""
     config = {"name": STREAM, "subjects": ["rot.>"], "num_replicas": replicas, "allow_direct": True}
     with RawClient(node.address) as client:
         assert "error" not in client.api(f"STREAM.CREATE.{STREAM}", config)
@@ -218,6 +218,7 @@ def test_damage_that_a_get_meets_on_a_running_replica_is_repaired_at_once(cluste
     follower = next(node for node in cluster if node.name != leader_name(node))
     follower.restart()  # what it has just written is not in its memory any more
     follower.running.wait_until(lambda: messages_of(follower) == MESSAGES, what="its replica was complete")
+    follower.wait_healthy()  # until then another replica answers
     group = group_of(follower)
     path = Path(group.path) / group.generation / group.blocks[0].name
     flip(path, path.read_bytes().index(payload(50)) + 20, 1)
