@@ -159,9 +159,9 @@ class Manager:
         )
         group.start(now_ns)
         self._groups[spec.group_id] = group
-        for node in sorted(self._up.union(group.members)):  # also those that may be added later
-            if node != self._setting.node_id and self._links.is_up(node):
-                group.peer_up(node, now_ns)
+        others = self._up.union(group.members) - {self._setting.node_id}  # also those that may be added later
+        for node in sorted(filter(self._links.is_up, others)):
+            group.peer_up(node, now_ns)
         self._mark_dirty(group)
         return group
 

@@ -26,6 +26,7 @@ from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
 from jetraft.store.log.write_queue import (
+    Segment,
     WriteQueue,
     begin_in_ledger,
     fill,
@@ -343,7 +344,7 @@ class Durability:
         if self._state.failed is None:
             self._complete(done)
             if not done.only_grows:
-                self._account_for_files(done.write_queue)
+                _account_for_files(done.write_queue, self._reader, self._checkpoints)
                 self._clean_up(done.write_queue)
         if self._submit_wanted:
             self._start_wanted()
@@ -367,18 +368,7 @@ class Durability:
             if segment.create:
                 self._floor_index = min(self._floor_index, segment.first_index - 1)  # as the ledger has it now
             segment.file.written = segment.end
-            offset = segment.offset
-            for frame in segment.frames:
-                self._reader.release(segment.block, offset)
-                offset += len(frame)
-
-    def _account_for_files(self, queue: WriteQueue) -> None:
-        """The same for what is more than frames at the end of a block."""
-        for key, item in queue.rewrites.items():
-            self._reader.rewritten(key, item.frame)
-        for checkpoint in (queue.checkpoint, queue.founding):
-            if checkpoint is not None:
-                self._checkpoints.written(checkpoint)
+            _release(segment, self._reader)
 
     def _clean_up(self, queue: WriteQueue) -> None:
         """Remove what a durable change has made superfluous."""
@@ -426,3 +416,20 @@ class Durability:
     def _close_files(self, fds: Sequence[int]) -> None:
         for fd in fds:
             self._disk.close_file(fd)
+
+
+def _release(segment: Segment, reader: FrameReader) -> None:
+    """The frames of a segment are in their file: they are not held for readers any more."""
+    offset = segment.offset
+    for frame in segment.frames:
+        reader.release(segment.block, offset)
+        offset += len(frame)
+
+
+def _account_for_files(queue: WriteQueue, reader: FrameReader, checkpoints: RetainedCheckpoints) -> None:
+    """What is more than frames at the end of a block is on disk."""
+    for key, item in queue.rewrites.items():
+        reader.rewritten(key, item.frame)
+    for checkpoint in (queue.checkpoint, queue.founding):
+        if checkpoint is not None:
+            checkpoints.written(checkpoint)

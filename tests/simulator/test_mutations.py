@@ -7,7 +7,8 @@ import pytest
 
 from tests.harness.forms import IS_LONG
 from tests.simulator.mutations import MUTATIONS, SCENARIOS, Mutation, first_noticed, is_noticed
-from tests.simulator.unit_mutations import REASONS, UNIT_MUTATIONS, UnitMutation, still_passing
+from tests.simulator.unit_mutations import REASONS, UNIT_MUTATIONS
+from tests.simulator.unit_runs import UnitMutation, still_passing
 
 RULES = range(1, 45)  # docs/raft.md
 TESTS = Path(__file__).parents[1]

@@ -51,6 +51,7 @@ from jetraft.cluster.calls.messages.founding import FoundersView
 from jetraft.cluster.calls.messages.gets import ForwardedGet
 from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMessages
 from jetraft.cluster.calls.messages.inquiries import (
+    ConfigQuestion,
     MetaIndex,
     ReadIndex,
     ReadIndexQuestion,
@@ -131,6 +132,7 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (StreamInfoAnswer(info={"config": {}}), b'{"config":{}}'.hex()),
     (SettledReport(name="S", incarnation=7, revision=9), "93a1530709"),
     (MetaIndex(index=70000), "ce00011170"),
+    (ConfigQuestion(account="$G", name="S", incarnation=7, revision=9), "94a22447a1530709"),
     (ReadIndexQuestion(incarnation=7), "9107"),
     (ReadIndex(index=70000), "91ce00011170"),
     (TemplateStreamAnswer(code=400, err_code=10027, description="no"), "93cd0190cd272ba26e6f"),
