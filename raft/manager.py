@@ -170,9 +170,8 @@ class Manager:
         group = self._groups.pop(group_id)
         group.turns.stop(self._clock.mono_ns())
         self._unwritten.pop(group_id, None)
-        # `note_floors` does not see the group any more.
         if self._written.pop(group_id, None) is not None and group.log.failed is None:
-            group.log.note_floor()
+            group.log.note_floor()  # `note_floors` does not see the group any more
         self._collect(group)
         self._dirty.pop(group_id, None)
         self._peer_events.forget(group_id)
@@ -334,8 +333,7 @@ class Manager:
                 self._disclaim(sender, addressed)
                 self._take_stray(sender, addressed.group_id, addressed.incarnation)
                 continue
-            if self._peer_events.waiting:
-                # A group that hears a peer must know of the peer's sessions first, in their order.
+            if self._peer_events.waiting:  # a group that hears a peer must know of its sessions first, in their order
                 self._peer_events.settle(group, sender, now_ns)
             if group.failed is not None:
                 self._disclaim(sender, addressed)

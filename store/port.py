@@ -240,7 +240,7 @@ class GroupLog(Protocol):
 
     @property
     def is_secure(self) -> bool:
-        """Whether all that counts outlives a crash (decision 126): no other member may hear of the log before.
+        """Whether all that counts outlives a crash (decision 124): no other member may hear of the log before.
 
         `note_floor` brings that about.
         """

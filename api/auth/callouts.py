@@ -44,7 +44,7 @@ Done = Callable[[Verdict | LoginRefusal], None]
 
 
 @attrs.frozen(kw_only=True)
-class Asker:
+class AskedConnection:
     """A connection that a service is asked about: what the request says of it, and whether it is still there."""
 
     ip: str
@@ -55,7 +55,7 @@ class Asker:
 
 @attrs.frozen
 class _Asking:
-    asker: Asker
+    asker: AskedConnection
     asked: Asked
     facts: ConnectionFacts = attrs.field(repr=False)
     done: Done
@@ -172,11 +172,11 @@ class Callouts:
         """Where the service may put a client."""
         return {GLOBAL_ACCOUNT, *(account.name for account in self.sessions.options.accounts)}
 
-    def asker_of(self, session: Session, document: Mapping[str, Any]) -> Asker:
+    def asker_of(self, session: Session, document: Mapping[str, Any]) -> AskedConnection:
         """A client that a service is asked about."""
         kind = "nats" if session.web is None else "websocket"
         about = {"host": session.ip, "id": session.cid, "kind": "Client", "type": kind}
-        return Asker(
+        return AskedConnection(
             ip=session.ip,
             client={**about, **names_of(document, session.nonce)},
             tls=tls_of(session.tls),
@@ -185,7 +185,7 @@ class Callouts:
 
     def ask(
         self,
-        asker: Asker,
+        asker: AskedConnection,
         document: Mapping[str, Any],
         facts: ConnectionFacts,
         done: Done,

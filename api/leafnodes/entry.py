@@ -96,11 +96,11 @@ class LeafEntry:
         self, link: LeafLink, service: "CalloutRules", unix_ns: int, present: Callable[[], bool], done: Done
     ) -> bool:
         """Ask a service who this is; `done` is called with its answer. False: too many are asked about."""
-        from jetraft.api.auth.callouts import Asker, names_of, tls_of  # noqa: PLC0415  where there is one
+        from jetraft.api.auth.callouts import AskedConnection, names_of, tls_of  # noqa: PLC0415  where there is one
 
         assert self.callouts is not None
         about = {"host": link.ip, "id": link.cid, "kind": "Leafnode", **names_of(link.document, link.nonce)}
-        asker = Asker(ip=link.ip, client=about, tls=tls_of(link.tls), is_present=present)
+        asker = AskedConnection(ip=link.ip, client=about, tls=tls_of(link.tls), is_present=present)
         return self.callouts.ask(asker, link.document, self.facts_of(link, unix_ns), done, service)
 
     def bounded(self, verdict: Verdict) -> Verdict:

@@ -288,7 +288,7 @@ class Leadership:
             self._begin_term()  # asked for again when it is committed
         if settled_index < max(self._first_index, self._configurations.current_index):
             raise MembershipChangeRefusedError("an earlier change, or the beginning of this term, is not committed yet")
-        if not self._log.is_secure:  # a crash may take its beginning, and another one would be written (decision 126)
+        if not self._log.is_secure:  # a crash may take its beginning, and another one would be written (decision 124)
             self._log.note_floor()
             raise MembershipChangeRefusedError("the beginning of the log may not outlive a crash yet")
         if not current.differs_by_one_voter(configuration):

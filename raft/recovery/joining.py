@@ -19,7 +19,7 @@ Majorities of configurations further back need have no member in common with the
 that have left since, and forgotten it: what would have refused them is gone. The log with which such a node is filled
 has those configurations, perhaps with itself as the only voter. So none of them is ever in force there: its
 configuration is the one that has admitted it (raft/engine/membership.py), and until its log has come to that it does
-not stand, and gives no vote (decision 127).
+not stand, and gives no vote (decision 125).
 
 Two voters are a special case: no leader can be elected without the one that remembers, so that one has seen every term
 and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term, by its

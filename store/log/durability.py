@@ -156,15 +156,13 @@ class Durability:
         """
         if not self.is_secure:
             self._state.place.ledger.write_noted()
-        end = None if self._is_stopped else self._end_to_note()
-        if end is None:
-            return False
-        place = self._state.place
-        place.ledger.append([ledger_records.floor(place.key, end)], _ignore)
-        return True
+        place, end = self._state.place, None if self._is_stopped else self._end_to_note()
+        if end is not None:
+            place.ledger.append([ledger_records.floor(place.key, end)], _ignore)
+        return end is not None
 
     def assume_beginning(self, *, is_alone: bool) -> None:
-        """A new log begins as something durable says: its first step counts at once (decision 126)."""
+        """A new log begins as something durable says: its first step counts at once (decision 124)."""
         self._may_assume = not self._blocks.terms.last_index and not self.hard_state.term and not self.durable_token
         self._is_alone = is_alone
 
@@ -292,8 +290,7 @@ class Durability:
     def unwritten(self) -> Iterator[WriteQueue]:
         """The changes that are not durable yet."""
         yield self._state.write_queue
-        for flight in self._in_flight:
-            yield flight.write_queue
+        yield from (flight.write_queue for flight in self._in_flight)
 
     def _prepared(self, error: OSError | None) -> None:
         """Zeros ahead of the block were written. An error may concern the frames in the same file, so it is final."""

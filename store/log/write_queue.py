@@ -5,7 +5,7 @@
    are in the same ledger batch if they are few and small (`begin_in_ledger`): such a write queue is durable then, makes
    no file, and its frames stay in the queue for the first block. What a member of a new stream's group begins
    with follows from the stream's row, which is durable. It counts at once and goes with the next batch of the ledger: a
-   block that is written before that does not count without a record either (decision 126).
+   block that is written before that does not count without a record either (decision 124).
 1. `fill`: the files, in this order:
    - directories that are new;
    - per block: its head if it is new, its frames, fsync, then a mark. The mark says that everything before it is

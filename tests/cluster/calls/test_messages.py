@@ -189,6 +189,7 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
 ELSEWHERE: Final = {
     "raft/mesh/messages.py": "the calls of this test",
     "raft/mesh/gossip.py": "what nodes say of themselves (tests/raft/mesh/test_gossip.py)",
+    "raft/mesh/store_ages.py": "the ledger",
     "raft/engine/membership.py": "entries and checkpoints",
     "cluster/meta/commands.py": "entries",
     "cluster/meta/saved_rows.py": "the ledger",
@@ -196,6 +197,7 @@ ELSEWHERE: Final = {
     "cluster/state/commands.py": "entries",
     "cluster/state/consumer_transitions.py": "entries",
     "cluster/state/snapshot.py": "checkpoints",
+    "store/ledger/kept_ages.py": "the ledger",
     "store/ledger/ledger_records.py": "the ledger",
     "store/stream/dedup.py": "checkpoints",
     "store/stream/stream_store.py": "checkpoints",

@@ -314,7 +314,7 @@ def test_a_failed_batch_is_told_and_the_next_one_goes_to_new_files(disk: LossyDi
 
 
 def test_how_far_it_is_goes_forward_with_what_is_durable_and_comes_back(disk: LossyDisk) -> None:
-    """Others remember it (decision 128): a place that went back would shut this node out."""
+    """Others remember it (decision 126): a place that went back would shut this node out."""
     ledger = Ledger.open(disk, ROOT)
     places = [ledger.place]
     for term in range(1, 4):
