@@ -349,6 +349,7 @@ REASONS = {  # why no seed can notice that a rule is missing
     23: "is off in half of the runs: `chaos` lets old frames arrive late and twice; only an admission rests on it",
     26: "the stream's machine does not raise",
     29: "costs availability, not promises",
+    30: "takes configurations that have no voter in common, and a fill that breaks off between them",
     31: "is an order of steps, each safe by itself (28)",
     32: "is an order of steps, each safe by itself (28)",
     34: "the simulated links damage nothing",
