@@ -12,11 +12,12 @@ from typing import Any, Final
 import attrs
 import orjson
 
+from jetraft.api.auth.claim_fields import TokenError, string
 from jetraft.api.auth.claims import Rights, UserClaims, user_claims
 from jetraft.api.auth.nkeys import public_user_key
 from jetraft.api.auth.permissions import NO_LIMIT, Permissions, SubjectRules
 from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.tokens import ALGORITHM, VERSION, Token, TokenError, decode_token, string
+from jetraft.api.auth.tokens import ALGORITHM, VERSION, Token, decode_token
 from jetraft.api.auth.verdicts import ConnectionFacts, LoginRefusal, Verdict
 from jetraft.store.model.clock import NS_PER_S
 

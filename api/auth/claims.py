@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from jetraft.api.auth.claim_fields import TokenError, flag, integer, items, string, strings, table
 from jetraft.api.auth.conditions import ALWAYS, Conditions, conditions_of
 from jetraft.api.auth.nkeys import PREFIX_CURVE, is_account_key, is_operator_key, public_key, public_user_key
 from jetraft.api.auth.permissions import (
@@ -22,7 +23,7 @@ from jetraft.api.auth.permissions import (
 )
 from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.sharing_claims import sharing_of
-from jetraft.api.auth.tokens import InvalidClaimsError, Token, TokenError, flag, integer, items, string, strings, table
+from jetraft.api.auth.tokens import InvalidClaimsError, Token
 from jetraft.api.exchange.values import Sharing
 from jetraft.api.trace_headers import PERCENT, TraceDestination
 from jetraft.store.model.gosyntax import go_quote

@@ -17,6 +17,7 @@ import attrs
 import orjson
 import trio
 
+from jetraft.api.auth.claim_fields import TokenError, items
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.lookups import AccountLookups
 from jetraft.api.auth.nkeys import is_account_key
@@ -24,7 +25,7 @@ from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
 from jetraft.api.auth.token_source import TokenSource
-from jetraft.api.auth.tokens import InvalidClaimsError, TokenError, decode_token, items
+from jetraft.api.auth.tokens import InvalidClaimsError, decode_token
 from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logger import Logger
 from jetraft.api.outbox import PlaneOutbox

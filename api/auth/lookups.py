@@ -12,10 +12,10 @@ from typing import Final
 import attrs
 import trio
 
+from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_source import AccountLookupError, TokenSource
-from jetraft.api.auth.tokens import TokenError
 from jetraft.api.auth.verdicts import LoginRefusal, Outcome
 from jetraft.api.auth.verifying import Verifications, Work
 from jetraft.api.logger import Logger

@@ -7,9 +7,10 @@ from typing import Final
 
 import attrs
 
+from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import AccountClaims, account_claims
 from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.tokens import TokenError, decode_token
+from jetraft.api.auth.tokens import decode_token
 from jetraft.api.auth.trust import TokenJudge, TrustRules
 from jetraft.api.config.options import JetStreamAccounts
 from jetraft.store.model.ids import GLOBAL_ACCOUNT

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.auth.callout import without_asking
+from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import NO_RIGHTS, user_claims
 from jetraft.api.auth.permissions import NO_LIMIT
 from jetraft.api.auth.templates import TemplateError, fill_rights
-from jetraft.api.auth.tokens import TokenError, decode_token
+from jetraft.api.auth.tokens import decode_token
 from jetraft.api.auth.verdicts import (
     USER_EXPIRED,
     ConnectionFacts,

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import attrs
 
+from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims, user_claims
 from jetraft.api.auth.nkeys import is_account_key, is_operator_key
-from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
+from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, decode_token
 from jetraft.api.auth.trust import TrustRules
 from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.build import OptionsError, Settings

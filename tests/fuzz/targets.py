@@ -16,9 +16,10 @@ import attrs
 import h11
 import orjson
 
+from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
 from jetraft.api.auth.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text
-from jetraft.api.auth.tokens import Token, TokenError, decode_token
+from jetraft.api.auth.tokens import Token, decode_token
 from jetraft.api.config.blocks import apply_all
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.file import TOP
