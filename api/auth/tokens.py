@@ -1,7 +1,9 @@
 """A JWT of NATS: its three parts, checked and verified. Pure.
 
-There is one algorithm, Ed25519 with the issuer's key, so nothing that a token says chooses how it is verified. What a
-claim means is in `claims`. No text of an error shows a part of a token: a bearer token is a secret.
+There is one algorithm, Ed25519 with the issuer's key, so nothing that a token says chooses how it is verified. Version
+1 signs the claims alone, version 2 the header as well; which of them it is stands in the claims, which both sign. What
+was signed as one cannot be shown as the other, because only what version 2 signs has a dot. What a claim means is in
+`claims`. No text of an error shows a part of a token: a bearer token is a secret.
 """
 
 import binascii
@@ -12,18 +14,20 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.api.auth.claim_fields import TokenError, integer, string
+from jetraft.api.auth.claim_fields import TokenError, integer, string, table
 from jetraft.api.auth.nkeys import (
     PREFIX_ACCOUNT,
     PREFIX_OPERATOR,
     public_key,
     verified,
 )
+from jetraft.api.auth.version_1 import FIRST, as_version_2, version_and_kind
 
 TOKEN_BYTES_MAX: Final = 1 << 20  # as much as a message may have by default; an account with many imports has 100 KiB
 HEADER_BYTES_MAX: Final = 1024
 ALGORITHM: Final = "ed25519-nkey"
-VERSION: Final = 2  # of the claims; version 1 signs less of the token and is refused
+ALGORITHMS: Final = (ALGORITHM, "ed25519")  # two names of one; tools that write version 1 use the second
+VERSION: Final = 2  # of the claims that are written
 PARTS: Final = 3
 ISSUERS: Final[Mapping[str, tuple[int, ...]]] = {
     "operator": (PREFIX_OPERATOR,),
@@ -76,30 +80,27 @@ def decode_token(text: str | bytes) -> Token:
         raise TokenError(f"expected {PARTS} chunks")
     _check_header(_document(_decoded(parts[0], HEADER_BYTES_MAX)))
     document = _document(_decoded(parts[1], TOKEN_BYTES_MAX))
-    nats = document.get("nats")
-    if not isinstance(nats, dict):
-        raise TokenError("the token has no claims of NATS")
-    if integer(nats, "version") != VERSION:
-        raise TokenError(f"claims of version {VERSION} are expected")
-    token = Token(
-        kind=string(nats, "type"),
-        issuer=string(document, "iss"),
-        subject=string(document, "sub"),
+    version, kind = version_and_kind(document)
+    issuer, subject = string(document, "iss"), string(document, "sub")
+    key = public_key(issuer, *ISSUERS.get(kind, ()))
+    if key is None:
+        raise TokenError("unable to validate expected prefixes of the issuer")
+    if not subject:
+        raise TokenError("the token has no subject")
+    signed = parts[1] if version == FIRST else parts[0] + b"." + parts[1]
+    if not verified(key, _decoded(parts[2], HEADER_BYTES_MAX), signed):
+        raise TokenError(f"claim failed V{version} signature verification")
+    return Token(
+        kind=kind,
+        issuer=issuer,
+        subject=subject,
         name=string(document, "name"),
         audience=string(document, "aud"),
         issued_at_s=integer(document, "iat"),
         expires_s=integer(document, "exp"),
         not_before_s=integer(document, "nbf"),
-        nats=nats,
+        nats=as_version_2(kind, document) if version == FIRST else table(document, "nats"),
     )
-    key = public_key(token.issuer, *ISSUERS.get(token.kind, ()))
-    if key is None:
-        raise TokenError("unable to validate expected prefixes of the issuer")
-    if not token.subject:
-        raise TokenError("the token has no subject")
-    if not verified(key, _decoded(parts[2], HEADER_BYTES_MAX), parts[0] + b"." + parts[1]):
-        raise TokenError("claim failed V2 signature verification")
-    return token
 
 
 def _ascii(text: str | bytes) -> bytes:
@@ -112,10 +113,10 @@ def _ascii(text: str | bytes) -> bytes:
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """The type and the one algorithm, in any case of letters, as nats-server's library takes them."""
+    """The type and the one algorithm by either name, in any case of letters, as nats-server's library takes them."""
     if string(header, "typ").upper() != "JWT":
         raise TokenError("not supported type")
-    if string(header, "alg").lower() != ALGORITHM:
+    if string(header, "alg").lower() not in ALGORITHMS:
         raise TokenError("unexpected algorithm")
 
 

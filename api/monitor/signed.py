@@ -17,10 +17,13 @@ ALWAYS: Final[Mapping[str, Any]] = {"default_permissions": {"pub": {}, "sub": {}
 
 
 def claims_in(token: str) -> dict[str, Any]:
-    """What a token says that was verified when it was taken in."""
+    """What a token says that was verified when it was taken in, in the layout of version 2."""
+    from jetraft.api.auth.version_1 import FIRST, as_version_2, version_and_kind  # noqa: PLC0415  of operators alone
+
     part = token.split(".")[1]
     found: dict[str, Any] = orjson.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return found
+    version, kind = version_and_kind(found)
+    return {**found, "nats": as_version_2(kind, found)} if version == FIRST else found
 
 
 def is_over(claims: Mapping[str, Any], now_s: int) -> bool:

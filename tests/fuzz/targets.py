@@ -20,6 +20,7 @@ from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
 from jetraft.api.auth.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text
 from jetraft.api.auth.tokens import Token, decode_token
+from jetraft.api.auth.version_1 import as_version_2, version_and_kind
 from jetraft.api.config.blocks import apply_all
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.file import TOP
@@ -161,6 +162,9 @@ CLAIMS: Final = (
         b'"default_permissions":{"pub":{},"sub":{}},"signing_keys":[],"authorization":{},"mappings":{}}'
     ),
     b'\x02{"version":2,"signing_keys":[],"strict_signing_key_usage":true,"system_account":""}',
+    b'\x04{"type":"user","tags":["x"],"nats":{"pub":{"allow":["a.>"]},"subs":1,"max":5,"src":"10.0.0.0/8"}}',
+    b'\x05{"type":"account","nats":{"limits":{"subs":-1,"conn":5},"revocations":{"*":5},"signing_keys":[],"imports":[]}}',
+    b'\x06{"type":"operator","nats":{"signing_keys":[],"system_account":"","account_server_url":"http://h"}}',
     b"\x03eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJuYXRzIjp7InZlcnNpb24iOjJ9fQ.AA",
 )
 RAFT: Final = tuple(
@@ -329,18 +333,25 @@ def _upgrade(data: bytes) -> None:
 
 
 def _token(data: bytes) -> None:
-    """The text of a token, or claims whose signature is verified: the first byte says of whom."""
-    readers = (user_claims, account_claims, operator_claims)
-    chosen = (data[0] if data else 0) % (len(readers) + 1)
+    """The text of a token, or claims whose signature is verified: the first byte says whose, and which version."""
+    readers = (
+        ("user", _USER, user_claims),
+        ("account", _ACCOUNT, account_claims),
+        ("operator", _OPERATOR, operator_claims),
+    )
+    chosen = (data[0] if data else 0) % (2 * len(readers) + 1)
     with suppress(TokenError):
         if chosen == len(readers):
             decode_token(data[1:])
             return
         nats = decode_json(data[1:])
         if isinstance(nats, dict):
-            kind, key = (("user", _USER), ("account", _ACCOUNT), ("operator", _OPERATOR))[chosen]
+            kind, key, read = readers[chosen % (len(readers) + 1)]
+            if chosen > len(readers):
+                version_and_kind(nats)
+                nats = as_version_2(kind, nats)
             named = {"kind": kind, "issuer": key, "subject": key, "name": "", "audience": ""}
-            readers[chosen](Token(**named, issued_at_s=0, expires_s=0, not_before_s=0, nats=nats))
+            read(Token(**named, issued_at_s=0, expires_s=0, not_before_s=0, nats=nats))
 
 
 def decode_json(data: bytes) -> object:

@@ -5,7 +5,7 @@
     Server("jetraft", config=operator.config(system, account))
     user = account.user(pub={"allow": ["orders.>"]})
 
-The tokens are those of github.com/nats-io/jwt, version 2, which both servers read.
+The tokens are those of github.com/nats-io/jwt, version 2, which both servers read; `token_1` makes those of version 1.
 """
 
 import base64
@@ -28,6 +28,7 @@ UNLIMITED: Final = {
 }  # fmt: skip
 JETSTREAM: Final = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
 HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
+HEADER_1: Final = {"typ": "jwt", "alg": "ed25519"}
 _numbers = itertools.count(1)
 
 
@@ -81,6 +82,29 @@ class Keys:
         body = {**issued, "jti": hashlib.sha256(json.dumps(issued).encode()).hexdigest()}
         signed = ".".join(base64_text(json.dumps(part).encode()) for part in (header, body))
         return f"{signed}.{(signer or self).sign(signed.encode())}"
+
+    def token_1(
+        self,
+        kind: str,
+        subject: str,
+        /,
+        *,
+        claims: Mapping[str, Any] | None = None,
+        header: Mapping[str, Any] = HEADER_1,
+        signer: "Keys | None" = None,
+        **nats: Any,
+    ) -> str:
+        """A token of version 1: its type is beside the claims, and its header is not signed."""
+        body = {
+            "iat": int(time.time()),
+            "iss": self.public,
+            "sub": subject,
+            "type": kind,
+            **(claims or {}),
+            "nats": nats,
+        }
+        first, second = (base64_text(json.dumps(part).encode()) for part in (header, body))
+        return f"{first}.{second}.{(signer or self).sign(second.encode())}"
 
 
 def claims_of(kind: str, subject: str, nats: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,8 @@ jetraft.__main__.main()
 """
 LIBRARIES = "argparse bcrypt cramjam crc32c cryptography email h11 html importlib.metadata nacl pysyncobj zipfile"
 OPTIONAL = """
-    jetraft.api.auth.claims jetraft.api.auth.tokens jetraft.api.callouts jetraft.api.claims_service
+    jetraft.api.auth.claims jetraft.api.auth.tokens jetraft.api.auth.version_1 jetraft.api.callouts
+    jetraft.api.claims_service
     jetraft.api.config.file jetraft.api.leafnodes.leafnodes jetraft.api.monitor.http jetraft.api.tls.clients
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """

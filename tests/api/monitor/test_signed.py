@@ -11,7 +11,7 @@ import pytest
 from jetraft.api.monitor.signed import problem_at, signed_fields
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
-from tests.harness.tokens import JETSTREAM, Keys, TokenAccount, TokenOperator
+from tests.harness.tokens import JETSTREAM, UNLIMITED, Keys, TokenAccount, TokenOperator
 
 KINDS = ["jetraft", pytest.param("reference", marks=pytest.mark.reference)]
 REVOKED = Keys.new("user").public
@@ -24,13 +24,19 @@ ACCOUNT = OPERATOR.account(
     exports=[{"name": "e", "subject": "e.>", "type": "stream", "token_req": True}],
 )
 PLAIN = OPERATOR.account("B")
+OLD, OLD_AND_EMPTY = OPERATOR.account("C"), OPERATOR.account("D")
+OLD_NATS: dict[str, Any] = {"limits": {**UNLIMITED, **JETSTREAM}, "revocations": {REVOKED: 5}, "trace": {}}
+OLD_TOKENS = "\n".join(
+    f"  {account.key}: {OPERATOR.keys.token_1('account', account.key, claims={'tags': ['x']}, **nats)}"
+    for account, nats in ((OLD, OLD_NATS), (OLD_AND_EMPTY, {}))
+)
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    config = OPERATOR.config(SYSTEM, ACCOUNT, PLAIN)
+    config = OPERATOR.config(SYSTEM, ACCOUNT, PLAIN).replace("resolver_preload {", f"resolver_preload {{\n{OLD_TOKENS}")
     with Server(request.param, directory=tmp_path_factory.mktemp("signed"), config=config) as started:
-        for account in (ACCOUNT, PLAIN):
+        for account in (ACCOUNT, PLAIN, OLD):
             use(started, account)
         yield started
 
@@ -67,6 +73,22 @@ def test_an_account_without_revocations_shows_none(server: Server) -> None:
     found = page(server, PLAIN)
     assert found["name_tag"] == "B"
     assert "revoked_user" not in found
+
+
+def test_an_account_of_version_1_shows_what_counts_of_its_token(server: Server) -> None:
+    found = page(server, OLD)
+    assert (found["name_tag"], found["revoked_user"]) == (OLD.key, {REVOKED: "1970-01-01T00:00:05Z"})
+    nats = found["decoded_jwt"]["nats"]
+    assert (nats["type"], nats["version"], nats["tags"]) == ("account", 1, ["x"])
+    assert (nats["limits"], nats["revocations"]) == (UNLIMITED, {REVOKED: 5})
+    assert "trace" not in nats
+
+
+def test_an_account_of_version_1_that_says_nothing_has_a_page(server: Server) -> None:
+    with RawClient(server.address, connect=False) as client:  # it has no connections; trying makes nats-server know it
+        client.connect(**OLD_AND_EMPTY.user().login(client.info["nonce"]))
+        client.rest()
+    assert page(server, OLD_AND_EMPTY)["decoded_jwt"]["nats"]["limits"] == {}
 
 
 def test_the_system_account_is_told_the_same(server: Server) -> None:

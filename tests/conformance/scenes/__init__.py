@@ -17,6 +17,7 @@ from tests.conformance.scenes import (
     kv,
     limits,
     operators,
+    operators_1,
     origins,
     permissions,
     priorities,
@@ -66,5 +67,6 @@ SCENES: tuple[Scene, ...] = (
     *auth.SCENES,
     *permissions.SCENES,
     *operators.SCENES,
+    *operators_1.SCENES,
     *tracing.SCENES,
 )
