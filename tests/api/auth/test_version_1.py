@@ -94,6 +94,12 @@ def test_the_section_of_a_user_may_be_absent() -> None:
     assert (rights.permissions, rights.max_subs, rights.max_data, rights.max_payload) == (None, -1, -1, -1)
 
 
+def test_an_account_without_limits_has_nothing() -> None:
+    account = account_claims(decode_token(OPERATOR.keys.token_1("account", ACCOUNT.key)))
+    assert (account.max_subs, account.max_payload, account.max_leafnodes) == (0, 0, 0)
+    assert account.sharing.limits.max_connections == 0
+
+
 def test_the_type_beside_the_section_decides() -> None:
     token = ACCOUNT.keys.token_1("user", USER.public, type="account", version=2, subs=1)
     assert user_claims(decode_token(token)).rights.max_subs == 1
