@@ -105,6 +105,12 @@ SHOWN: tuple[Shown, ...] = (
         where="cluster/state/consumer_configs.py",
     ),
     Shown(
+        what="a consumer with `mem_storage` after a restart of its server",
+        ours="it goes on; a client that is back in time notices nothing and makes no new one",
+        theirs="it goes on in a cluster; a server without one has forgotten it, and a client makes another",
+        where="tests/clients/test_restarts.py",
+    ),
+    Shown(
         what="`SERVER.REMOVED` advisory",
         ours="sent by the meta leader, also of a server that is away",
         theirs="sent by the removed server, if it runs",
