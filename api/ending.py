@@ -73,7 +73,7 @@ class Ending:
             self.events.tell_shutdown()
         if self.jetstream is not None:
             await self._step_down()
-            self.jetstream.retire()
+            await self.jetstream.retire()
         self.reactor.end_turn()
 
     async def _step_down(self) -> None:

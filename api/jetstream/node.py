@@ -321,11 +321,15 @@ class JetStreamNode:
         self._retreat.look(accounts)
         self._reactor.end_turn()
 
-    def retire(self) -> None:
-        """Answer the waiting pulls of streams that are led here; call it before clients' connections are closed."""
-        for _, replica in self.node.directory.replicas():
+    async def retire(self) -> None:
+        """End what is led here: write down what consumers did, and return when it is on disk or STOP_S are over."""
+        replicas = [replica for _, replica in self.node.directory.replicas()]
+        for replica in replicas:
             replica.retire()
         self._reactor.end_turn()
+        with trio.move_on_after(STOP_S):
+            for group in [replica.group for replica in replicas if replica.group.is_leader]:
+                await group.wait_durable(group.log.token())
 
     def follow(self, options: JetStreamOptions, tags: tuple[str, ...]) -> None:
         """Place by other sizes and tags from now on; the peers are told."""

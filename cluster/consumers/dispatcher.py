@@ -28,7 +28,14 @@ from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, Crowd
 from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
-from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner, make_core, needs_runner
+from jetraft.cluster.consumers.runner import (
+    STATUS_DELETED,
+    STATUS_LEADER,
+    STATUS_SHUTDOWN,
+    ConsumerRunner,
+    make_core,
+    needs_runner,
+)
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.raft.engine.port import Proposal
@@ -326,7 +333,9 @@ class ConsumerDispatcher:
         self._group.distrust(error)
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
-        """Leadership is over."""
+        """Leadership is over. When the server stops, what waits to be written down is proposed as the last thing."""
+        if reason == STATUS_SHUTDOWN:
+            self.propose_noted()
         for handle in self._sinks:
             self.site.outbox.remove_sink(handle)
         self._sinks.clear()
