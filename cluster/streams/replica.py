@@ -75,7 +75,7 @@ class StreamReplica:
             log,
             limits_of(config),
             size_model=size_model,
-            first_seq=max(1, config.first_seq),
+            first_seq=config.first_seq,
             on_damage=self._damaged,
         )
         self.machine = StreamMachine(store, self)

@@ -78,10 +78,10 @@ class StreamStore(IndexedStream):
         limits: StoreLimits,
         *,
         size_model: SizeModel = SizeModel.FILE,
-        first_seq: int = 1,
+        first_seq: int = 0,
         on_damage: Callable[[StoreCorrupt], None] = lambda _error: None,
     ) -> None:
-        """An empty store; apply entries or `restore` next. The first message gets `first_seq`, at most SEQ_MAX.
+        """An empty store; apply entries or `restore` next. The first message gets `first_seq`, 0: 1, at most SEQ_MAX.
 
         `on_damage` is called for every frame that a read finds damaged, before the reader gets the error.
         """
@@ -92,7 +92,8 @@ class StreamStore(IndexedStream):
         self._applied_index = 0  # of the last MESSAGES entry
         self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
         self._has_placeholders = False  # in the frames that were read by the last restore
-        self._start(min(first_seq, SEQ_MAX), limits)
+        self._has_given_begin = first_seq > 0
+        self._start(min(max(first_seq, 1), SEQ_MAX), limits)
 
     # -- changes, only from applied entries ----------------------------------------------------------------------
 
@@ -203,12 +204,12 @@ class StreamStore(IndexedStream):
 
     @property
     def state(self) -> StreamState:
-        """The figures of stream info, as nats-server reports them: an unused stream has first_seq 0."""
+        """The figures of stream info, as nats-server reports them: unused, first_seq is the given one or 0."""
         index = self._index
         return StreamState(
             messages=index.messages,
             bytes=index.message_bytes,
-            first_seq=index.first_seq if index.last_seq else 0,
+            first_seq=index.first_seq if index.last_seq or self._has_given_begin else 0,
             first_ts_ns=self._first_ts_ns(),
             last_seq=index.last_seq,
             last_ts_ns=index.last_ts_ns,

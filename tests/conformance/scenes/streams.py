@@ -115,6 +115,7 @@ CONFIGS: tuple[Step, ...] = (
     create("AL", "name differs", name="OTHER"),
     create("AM", "sealed at create", sealed=True),
     create("AN", "first sequence", first_seq=100),
+    create("AN1", "first sequence is the usual one", first_seq=1),
     create("AO", "compression", compression="s2"),
     create("AP", "compression unknown", compression="zip"),
     create("AQ", "sample of limits for consumers", consumer_limits={"max_ack_pending": 5, "inactive_threshold": 10**9}),
