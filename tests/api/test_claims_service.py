@@ -1,7 +1,6 @@
 """The system account changes accounts while the server runs; both servers are asked, in one process or in a cluster."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.patience import PATIENCE_S
+from tests.harness.patience import PATIENCE_S, until
 from tests.harness.raw import Line, RawClient
 from tests.harness.server import Server
 from tests.harness.tokens import JETSTREAM, Keys, TokenAccount, TokenOperator, TokenUser, claims_of, scope
@@ -281,10 +280,3 @@ def test_nodes_of_a_cluster_have_the_same_accounts(tmp_path: Path) -> None:
 
 def has(node: Server, account: TokenAccount) -> bool:
     return (node.directory / "jwt" / f"{account.key}.jwt").exists()
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.test_proxy_header import BAD, binary
 from tests.harness.certificates import Authority
-from tests.harness.patience import PATIENCE_S
+from tests.harness.patience import PATIENCE_S, until
 from tests.harness.server import Kind, Server
 
 KINDS = ["jetraft", pytest.param("reference", marks=pytest.mark.reference)]
@@ -108,9 +108,19 @@ def test_half_a_header_is_waited_for_5_seconds_while_others_are_served(tmp_path:
         assert server.get("/connz")[1]["connections"] == []
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open."""
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(descriptor.readlink()))
+    return found
+
+
 def test_a_connection_that_takes_the_last_descriptor_is_closed_and_the_server_goes_on(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path, jetstream=False, config="proxy_protocol: true\n") as server:
         pid = server.running.pid
+        until(lambda: not any(path.endswith(".modules") for path in open_files(pid)))  # what is loaded late is loaded
         limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208  names are the descriptors
         first_free = next(number for number in range(max(used) + 2) if number not in used)

@@ -71,7 +71,8 @@ class Readers:
             suppress(ConnectionResetError),
             self._socket.makefile("rb", 1 << 20) as stream,
         ):  # `stop`
-            while words := stream.readline().split():
+            while (line := stream.readline()).endswith(b"\n"):  # `stop` may cut one off
+                words = line.split()
                 if words[0] == b"PING":
                     with suppress(OSError):
                         self._socket.sendall(b"PONG\r\n")

@@ -29,6 +29,10 @@ def value(key: str, given: Any, parent: str = "") -> Any:
     """One JSON value, with the key that it stands under."""
     if isinstance(given, dict):
         return {name: value(name, given[name], key) for name in sorted(given)}
+    if key == "sources" and isinstance(given, list) and all("lag" in item for item in given):
+        return [
+            value(key, item) for item in sorted(given, key=lambda item: str(item["name"]))
+        ]  # in the order of a Go map
     if isinstance(given, list):
         return sorted(f"<{key}>" for _ in given) if key in ADDRESSES else [value(key, item, parent) for item in given]
     if isinstance(given, bool) or given is None:

@@ -4,4 +4,16 @@ A bound that only a hang reaches, however slow or busy the machine: nothing abou
 waits for something *not* to come takes a time of its own, as short as it can be.
 """
 
+import time
+from collections.abc import Callable
+
 PATIENCE_S = 60.0
+POLL_S = 0.02
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Return when it is so. AssertionError after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(POLL_S)

@@ -122,12 +122,11 @@ def test_no_exception_appears_in_what_is_being_imported() -> None:
 def test_the_server_is_imported_when_signals_end_it() -> None:
     code = (
         "import os, signal, sys\n"
-        "class Finder:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'jetraft.api.server':\n"
-        "            print(signal.getsignal(signal.SIGINT).__module__, flush=True)\n"
-        "            os._exit(0)\n"
-        "sys.meta_path.insert(0, Finder())\n"
+        "def hook(event, arguments):\n"  # before any finder is asked
+        "    if event == 'import' and arguments[0] == 'jetraft.api.server':\n"
+        "        print(signal.getsignal(signal.SIGINT).__module__, flush=True)\n"
+        "        os._exit(0)\n"
+        "sys.addaudithook(hook)\n"
         "from jetraft.__main__ import main\n"
         "sys.argv = ['jetraft', '-p', '-1']\n"
         "main()\n"
