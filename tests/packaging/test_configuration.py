@@ -2,13 +2,14 @@
 
 import csv
 import importlib.util
+import os
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.harness.server import ROOT, command
+from tests.harness.server import ROOT, command, environment
 
 SCRIPT = ROOT / "tools" / "gen_configuration.py"
 TIMEOUT_S = 60
@@ -55,6 +56,22 @@ def test_the_reference_knows_every_key(tmp_path: Path) -> None:
             if f'nknown field "{key}"' in done.stderr:
                 unknown.append((row["block"], key))
     assert unknown == []
+
+
+def test_the_error_that_the_page_on_operations_shows_is_the_one_that_is_printed(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    (shown,) = (line.strip() for line in page.splitlines() if line.startswith("    jetraft: n1.conf:"))
+    key = shown.split('"')[1]
+    (tmp_path / "n1.conf").write_text(f"server_name: n1\nport: 4222\n\n{key}: 6060\n", encoding="utf-8")
+    told = subprocess.run(
+        [*command("jetraft"), "-t", "-c", "n1.conf"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment("jetraft")},
+    ).stderr
+    assert told.strip() == shown
 
 
 def rows() -> list[dict[str, str]]:
