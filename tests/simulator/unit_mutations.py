@@ -36,6 +36,7 @@ from jetraft.store.frames._frame import crc32c, parse_header, scan
 from jetraft.store.log import snapshot
 from jetraft.store.model.ids import NodeId
 from jetraft.store.model.manifest import Part
+from jetraft.store.model.store_age import KnownAge
 from jetraft.store.port import GroupLog
 from tests.simulator.mutations import own_vote_counts_at_once, send_at_once
 from tests.simulator.unit_runs import Patch, UnitMutation
@@ -238,6 +239,10 @@ def the_filled_vote(patch: Patch) -> None:
     patch.setattr(elections, "_is_filled", lambda _member: True)
 
 
+def older_copies_fit(patch: Patch) -> None:
+    patch.setattr(KnownAge, "is_after", lambda _known, _age: False)
+
+
 def members_leave_before_others_come(patch: Patch) -> None:
     def careless(
         node_id: NodeId, wanted: Iterable[NodeId], now: Configuration, contact: reshape.Contact
@@ -349,7 +354,7 @@ REASONS = {  # why no seed can notice that a rule is missing
     23: "is off in half of the runs: `chaos` lets old frames arrive late and twice; only an admission rests on it",
     26: "the stream's machine does not raise",
     29: "costs availability, not promises",
-    30: "takes configurations that have no voter in common, and a fill that breaks off between them",
+    30: "takes a fill that breaks off between configurations without a common voter, or a store that is put back",
     31: "is an order of steps, each safe by itself (28)",
     32: "is an order of steps, each safe by itself (28)",
     34: "the simulated links damage nothing",
@@ -511,6 +516,14 @@ UNIT_MUTATIONS = [
         "who is being filled votes",
         the_filled_vote,
         ("raft/engine/test_elections.py::test_a_learner_gives_no_vote_before_it_has_what_has_admitted_it",),
+    ),
+    UnitMutation(
+        30,
+        "an older copy of a store is linked",
+        older_copies_fit,
+        (
+            "raft/mesh/test_store_ages.py::test_a_node_with_an_older_copy_of_its_store_is_told_so_and_links_with_no_other",
+        ),
     ),
     UnitMutation(
         31,

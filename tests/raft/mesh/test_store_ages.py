@@ -77,7 +77,7 @@ def _copy(place: Path, to: Path) -> None:
     shutil.copytree(place, to)
 
 
-async def test_a_node_that_comes_back_with_an_older_copy_of_its_store_is_told_so_and_links_with_nobody(
+async def test_a_node_with_an_older_copy_of_its_store_is_told_so_and_links_with_no_other(
     tmp_path: Path,
 ) -> None:
     places = [tmp_path / "a", tmp_path / "b"]
