@@ -143,7 +143,7 @@ class PullConsumer(ConsumerCore):
 
     @property
     def num_waiting(self) -> int:
-        """Requests of those who still listen; the others leave the queue when it is their turn."""
+        """Requests whose reply subject has a subscriber; the others leave the queue at their turn."""
         return sum(self._has_interest(waiting.reply) for waiting in self._waiting)
 
     # --- what the base class asks
@@ -345,7 +345,7 @@ class PullConsumer(ConsumerCore):
         return len(self._waiting) < self.config.max_waiting
 
     def _is_spoken_for(self) -> bool:
-        """True when those in the queue who still listen want more than there is."""
+        """True when the requests in the queue that have a subscriber want more than there is."""
         if not self._waiting:
             return False
         available = self._selector.num_pending(self.delivered_stream) + self.pending.queued

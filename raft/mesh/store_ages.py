@@ -158,5 +158,5 @@ def _unpacked(content: bytes | None) -> dict[NodeId, KnownAge]:
         fields = msgpack.unpackb(content)
         return {NodeId(node): unpack_known(age) for node, age in fields.items() if len(node) == NODE_ID_CHARS}
     except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
-        log.error("how far the stores of other nodes were is unreadable, and learnt anew: %s", error)  # noqa: TRY400
+        log.error("how far the stores of other nodes were is unreadable and will be learned again: %s", error)  # noqa: TRY400
         return {}
