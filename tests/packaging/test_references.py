@@ -172,7 +172,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 
 def test_the_map_is_short_and_each_of_its_packages_exists() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    assert page.count("\n") <= 130
+    assert page.count("\n") <= 200  # a map; the longest that a reader takes in at once
     table = page.partition("## Which file do I open?")[2]
     rows = {found for row in table.splitlines() if row.startswith("| `") for found in re.findall(r"`([^`]+)`", row)}
     packages = {
