@@ -3,4 +3,4 @@
 api "who is asking?", cluster "who owns it?", raft "in what order?", store "where is it kept?".
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -32,7 +32,7 @@ __all__ = [
     "statistics",
     "to_parquet",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 WITHOUT_SPARK = {
