@@ -22,7 +22,7 @@ COMPOSE_FILE = ROOT / "deploy" / "docker-compose.yml"
 NODE_CONF = ROOT / "deploy" / "node.conf"
 ENVIRONMENT = re.compile(r"^  (n\d):\n(?:    .*\n)*?    environment:\n((?:      .*\n)+)", re.MULTILINE)
 VALUE = re.compile(r"^ +([A-Z_]+): (.*)$", re.MULTILINE)
-HIDDEN = "hidden"
+HIDDEN = "no-one-may-see-this"  # in no environment by chance: host names are made of words
 ODD_SECRET = f"a/#?, {HIDDEN}@:%41\n"
 VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
 
