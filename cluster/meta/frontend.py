@@ -51,6 +51,7 @@ from jetraft.store.model.validate import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from random import Random
 
     from jetraft.cluster.meta.meta_group import MetaGroupRef
@@ -271,14 +272,36 @@ class MetaFrontend:
             raise errors.STREAM_TEMPLATE_NOT_FOUND.with_values()
         return found
 
-    async def heal(self, members: Sequence[NodeId]) -> None:
-        """Give the replicas of nodes that are no members of the meta group to others, where there are any."""
+    async def heal(self, members: Sequence[NodeId]) -> Mapping[str, str]:
+        """Give the replicas of nodes that are no members of the meta group to others, where there are any.
+
+        Returns the streams that still have such a replica, with the reason. Raises Moved or AnswerLost.
+        """
         self._require_leadership()
-        for existing in list(self._machine.table.streams.values()):
-            remaining = tuple(peer for peer in existing.peers if peer in members)
-            healed = self._allocator.filled(existing, remaining, without=set(existing.peers))
-            if 0 < len(remaining) < len(existing.peers) and healed is not None:
-                await self._reshape(existing, existing.config, healed)
+        there, unhealed = frozenset(members), {}
+        for key in [row.key for row in self._machine.table.streams.values() if not there.issuperset(row.peers)]:
+            # Asked again for each: the row may have changed while others were waited for.
+            existing = self._machine.table.get(key)
+            if existing is not None and not there.issuperset(existing.peers):
+                reason = await self._heal_stream(existing, there)
+                if reason is not None:
+                    unhealed["stream {} > {}".format(*key)] = reason
+        return unhealed
+
+    async def _heal_stream(self, existing: StreamAssignment, members: AbstractSet[NodeId]) -> str | None:
+        """Return why the stream keeps the replica of a node that was removed; None when another node gets it."""
+        remaining = tuple(peer for peer in existing.peers if peer in members)
+        gone = ", ".join(self._cluster.name_of(peer) for peer in existing.peers if peer not in members)
+        if not remaining:
+            return f"only {gone} has its messages; it is served again when that server is a member again"
+        healed = self._allocator.filled(existing, remaining, without=set(existing.peers))
+        if healed is None:
+            return f"no other server can take the replica of {gone}"
+        try:
+            await self._reshape(existing, existing.config, healed)
+        except errors.ApiError as error:
+            return str(error)
+        return None
 
     async def _reshape(
         self, existing: StreamAssignment, config: StreamConfig, peers: tuple[NodeId, ...]

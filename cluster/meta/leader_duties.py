@@ -4,7 +4,8 @@
 - A node that has joined (raft/recovery/joining.py) is a learner, and votes when it has caught up.
 - A stream with a peer that was removed from the cluster gets another one, when there is one.
 
-Each is read off the table and the group's configuration, so a new leader goes on where the old one stopped.
+Each is read off the table and the group's configuration, so a new leader goes on where the old one stopped. What could
+not be done is tried again for as long as this node leads (cluster/calls/unfinished.py): events only wake the loop.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
+from jetraft.cluster.calls.unfinished import FIRST_PAUSE_NS, PAUSE_MAX_NS, Unfinished
 from jetraft.cluster.membership.reshaper import Reshaper
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ class LeaderDuties:
         self._group: Group | None = None
         self._reshaper: Reshaper | None = None
         self._woken = trio.Event()
+        self._unfinished = Unfinished("replicas of removed servers")
         self.on_removed: Signal[[NodeId]] = Signal()  # a node that this one has taken out of the meta group
         machine.on_leader.connect(self.attend)
         if on_peer_up is not None:
@@ -78,19 +82,28 @@ class LeaderDuties:
     async def run(self) -> None:
         """Serve until cancelled."""
         while True:
-            await self._woken.wait()
+            pause_ns = await self._look()
+            with trio.move_on_after(pause_ns / NS_PER_S):
+                await self._woken.wait()
             self._woken = trio.Event()
-            group = self._group
-            if group is None or self._machine.leading_term is None or self._reshaper is None:
-                continue
-            self._reshaper.look()
-            try:
-                await self._frontend.name_nodes()
-                await self._frontend.heal(group.members)
-            except (Moved, AnswerLost):
-                continue
-            except errors.ApiError as error:
-                log.info("replicas of a removed node stay as they are for now: %s", error)
+
+    async def _look(self) -> int:
+        """Do what is to be done, and return when to look again (ns)."""
+        group = self._group
+        if group is None or self._machine.leading_term is None or self._reshaper is None:
+            return PAUSE_MAX_NS
+        self._reshaper.look()
+        try:
+            await self._frontend.name_nodes()
+            stuck = await self._frontend.heal(group.members)
+        except Moved:
+            return FIRST_PAUSE_NS
+        except (AnswerLost, errors.ApiError) as error:
+            stuck = {"the meta group": str(error) or "a command was not confirmed in time"}
+        pause_ns, line = self._unfinished.looked(stuck, self._clock.mono_ns())
+        if line is not None:
+            log.info("%s", line)
+        return pause_ns
 
     async def remove(self, node_id: NodeId) -> None:
         """Take a node out of the meta group; its replicas are given to others afterwards. Committed when this returns.

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
-from jetraft.cluster.meta.commands import AssignStream, encode
+from jetraft.cluster.meta.commands import AssignStream, ReconfigureStream, encode
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.meta_group import MetaGroupRef
@@ -256,13 +256,39 @@ async def test_replicas_of_nodes_that_are_gone_for_ever_are_made_up_for_when_the
     before = {key.name: row.peers for key, row in requests.machine.table.streams.items()}
     (gone,) = before["LOST"]
 
-    await requests.frontend.heal([node for node in (N1, N2, N3) if node != gone])
+    unhealed = await requests.frontend.heal([node for node in (N1, N2, N3) if node != gone])
 
+    assert unhealed == {
+        f"stream {ACCOUNT} > ALL": f"no other server can take the replica of {requests.view.name_of(gone)}",
+        f"stream {ACCOUNT} > LOST": f"only {requests.view.name_of(gone)} has its messages; it is served again when that"
+        " server is a member again",
+    }
     after = {key.name: row.peers for key, row in requests.machine.table.streams.items()}
     assert after["LOST"] == before["LOST"], "there is nothing to copy from"
     assert after["ALL"] == before["ALL"], "there is nobody to copy to"
     assert gone not in after["S"]
     assert len(after["S"]) == 2
+
+
+async def test_a_row_that_changes_while_replicas_are_given_to_others_holds_up_no_other_stream() -> None:
+    """Another command comes between the look at the row and the change that goes by it."""
+    requests = Requests(peers={**THREE, NodeId("n4"): "four"})
+    for number in range(5):
+        await requests.create(StreamConfig(name=f"S{number}", num_replicas=3))
+    rows = list(requests.machine.table.streams.values())
+    gone = next(node for node in (N2, N3) if sum(node in row.peers for row in rows) > 1)
+    first = next(row for row in rows if gone in row.peers)
+    changed = ReconfigureStream(
+        account=ACCOUNT, incarnation=first.incarnation, config=first.config, peers=(), based_on=first.revision
+    )
+    requests.group.before = [encode(changed)]
+    members = [node for node in requests.view.members if node != gone]
+
+    unhealed = await requests.frontend.heal(members)
+
+    assert list(unhealed) == [f"stream {ACCOUNT} > {first.config.name}"]
+    assert not await requests.frontend.heal(members), "the next look finds the row as it is now"
+    assert all(gone not in row.peers for row in requests.machine.table.streams.values())
 
 
 async def test_a_removed_stream_leaves_a_tombstone() -> None:
