@@ -3,6 +3,11 @@
 An offset has the name of the stream, its creation time and the next sequence to read. A range between two offsets with
 one creation time always has the same rows, except for retention and deletes; so a replay is exact.
 
+The offset at the end of a micro-batch also has the batch's cut: where it begins, in how many partitions it is read, and
+which subjects. After a restart Spark asks again for the partitions of a range that it has logged. By then messages may
+have become larger, the stream may have been purged, the driver may have other options or another number of cores: the
+cut is the one of the first time. Sinks that write exactly once know a row by its partition and its place in it.
+
 The checkpoint of a query with `stream` is one offset, that with `streams` is `{"streams": {name: {"created", "seq"}}}`.
 Both forms are read by both, so a query may go over from one to the other.
 """
@@ -21,6 +26,20 @@ LOG = logging.getLogger("pyspark_jetstream")
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class Cut:
+    """How the range that ends at an offset is divided, decided when the end was chosen."""
+
+    start_seq: int  # of the first partition
+    count: int  # of partitions; at most as many as sequences
+    subjects: tuple[str, ...]  # that are read; none: all
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the JSON for the checkpoint."""
+        filters = {"subjects": list(self.subjects)} if self.subjects else {}
+        return {"from": self.start_seq, "parts": self.count, **filters}
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Offset:
     """All rows below `seq` were read."""
 
@@ -28,11 +47,13 @@ class Offset:
     created: str
     seq: int
     ahead: bool = False  # an option put it beyond the stream's end, and nothing was read yet: it is waited for
+    cut: Cut | None = None  # of the micro-batch that ends here; None where none does
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return the JSON for the checkpoint."""
+        """Return the JSON for the checkpoint. Equal offsets have equal JSON, in the same order."""
         mark = {"ahead": True} if self.ahead else {}
-        return {"stream": self.stream, "created": self.created, "seq": self.seq, **mark}
+        cut = {"cut": self.cut.to_json_dict()} if self.cut is not None else {}
+        return {"stream": self.stream, "created": self.created, "seq": self.seq, **mark, **cut}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -79,8 +100,21 @@ def parse_offsets(value: dict[str, Any], *, stream: str | None) -> Offsets:
 
 def _offset(stream: str, value: dict[str, Any]) -> Offset:
     return Offset(
-        stream=stream, created=str(value["created"]), seq=int(value["seq"]), ahead=bool(value.get("ahead", False))
+        stream=stream,
+        created=str(value["created"]),
+        seq=int(value["seq"]),
+        ahead=bool(value.get("ahead", False)),
+        cut=_cut(value["cut"]) if "cut" in value else None,
     )
+
+
+def _cut(value: dict[str, Any]) -> Cut:
+    cut = Cut(
+        start_seq=int(value["from"]), count=int(value["parts"]), subjects=tuple(map(str, value.get("subjects", ())))
+    )
+    if cut.start_seq < 1 or cut.count < 1:
+        raise ValueError("a cut begins at a sequence and has partitions")
+    return cut
 
 
 def resolve_start(position: Position, leader: Leader, view: StreamView, *, strict: bool) -> int:

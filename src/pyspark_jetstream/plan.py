@@ -25,7 +25,10 @@ PARTITION_BYTES_MAX = 256 << 20
 
 @attrs.frozen(kw_only=True, slots=True)
 class Range:
-    """The sequences start_seq <= seq < end_seq of one incarnation of a stream, and the servers that may serve them."""
+    """The sequences start_seq <= seq < end_seq of one incarnation of a stream, and the servers that may serve them.
+
+    It has no sequences where all that the partition had are lost: the partitions behind it keep their numbers.
+    """
 
     start_seq: int
     end_seq: int
@@ -36,14 +39,12 @@ class Range:
     options: Options
 
 
-def split(view: StreamView, template: Range, *, turn: int) -> list[Range]:
-    """Return the partitions of a range. Each starts at another replica; `turn` chooses that of the first."""
+def split(template: Range, count: int, *, turn: int) -> list[Range]:
+    """Divide a range into this many partitions. Each starts at another replica; `turn` chooses that of the first."""
     assert template.servers
     rows = template.end_seq - template.start_seq
     if rows <= 0:
         return []
-    options = template.options
-    count = partition_count(rows, view, options.partitions_min, options.partition_rows_max, cores=cores())
     edges = [template.start_seq + rows * position // count for position in range(count + 1)]
     return [
         attrs.evolve(
@@ -56,15 +57,24 @@ def split(view: StreamView, template: Range, *, turn: int) -> list[Range]:
     ]
 
 
-def partition_count(
-    rows: int, view: StreamView, partitions_min: int, partition_rows_max: int | None, *, cores: int
-) -> int:
-    """Return the number of partitions for this many sequences."""
+def within(wanted: Range, first_seq: int, end_seq: int) -> Range:
+    """Return the part of a partition that the stream has: first_seq <= seq < end_seq."""
+    start_seq = min(max(wanted.start_seq, first_seq), wanted.end_seq)
+    return attrs.evolve(wanted, start_seq=start_seq, end_seq=max(start_seq, min(wanted.end_seq, end_seq)))
+
+
+def partition_count(rows: int, view: StreamView, options: Options, *, cores: int) -> int:
+    """Return in how many partitions this many sequences of the stream are best read now; one at least."""
     message_bytes = max(1, view.message_bytes // max(1, view.messages))
     undivided = max(1, min(UNDIVIDED_ROWS_MAX, UNDIVIDED_BYTES_MAX // message_bytes))
-    largest = partition_rows_max or max(1, min(PARTITION_ROWS_MAX, PARTITION_BYTES_MAX // message_bytes))
+    largest = options.partition_rows_max or max(1, min(PARTITION_ROWS_MAX, PARTITION_BYTES_MAX // message_bytes))
     bounded = math.ceil(rows / largest)
-    return min(rows, max(partitions_min, bounded, min(cores, math.ceil(rows / undivided))))
+    return max(1, min(rows, max(options.partitions_min, bounded, min(cores, math.ceil(rows / undivided)))))
+
+
+def partition_count_of_old_offsets(rows: int) -> int:
+    """Return in how many partitions a range is read whose end was logged without a cut, by versions before 0.2."""
+    return max(1, math.ceil(rows / UNDIVIDED_ROWS_MAX))
 
 
 def cores() -> int:

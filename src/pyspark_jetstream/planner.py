@@ -153,7 +153,7 @@ class Planner:
         return {
             name: begin
             if starts[name] + given[name] == begin.seq
-            else self.of(name).at(view, starts[name] + given[name])
+            else self.of(name).end(view, starts[name], starts[name] + given[name])
             for name, (begin, view) in spans.items()
         }
 

@@ -17,12 +17,14 @@ import logging
 import random
 import time
 
+import attrs
+
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import DataLossError, StreamRecreatedError
 from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
-from pyspark_jetstream.offsets import Offset, resolve_range, resolve_start
+from pyspark_jetstream.offsets import Cut, Offset, resolve_range, resolve_start
 from pyspark_jetstream.options import Options
-from pyspark_jetstream.plan import Range, split
+from pyspark_jetstream.plan import Range, cores, partition_count, partition_count_of_old_offsets, split, within
 from pyspark_jetstream.positions import Position
 from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
@@ -118,26 +120,36 @@ class StreamPlanner:
         view = self._view_reaching(last)
         if last.created != view.created and self._is_placed(view):
             return []  # the logged range is not in this incarnation: the next batch begins where the option says
+        cut = last.cut
         first, last = first and self._in_present(first, view), self._in_present(last, view)
         if last.created != view.created:
             self._lost(StreamRecreatedError(self._recreated(last, view)))
             return []
         known = first is not None and first.created == last.created
-        return self._existing(view, first.seq if known and first else view.first_seq, last.seq)
+        cut = cut or self._cut_of_old_offsets(first.seq if known and first else view.first_seq, last.seq)
+        return self._existing(view, cut, last.seq)
 
-    def _existing(self, view: StreamView, start_seq: int, end_seq: int) -> list[Range]:
-        """Return the partitions of the part of a range that exists; what does not is a loss."""
-        stream = self.options.stream
+    def _cut_of_old_offsets(self, start_seq: int, end_seq: int) -> Cut:
+        count = partition_count_of_old_offsets(end_seq - start_seq)
+        return Cut(start_seq=start_seq, count=count, subjects=self.options.subjects)
+
+    def _existing(self, view: StreamView, cut: Cut, end_seq: int) -> list[Range]:
+        """Return the partitions of a range, each with the part of it that exists; what does not is a loss."""
+        stream, options = self.options.stream, attrs.evolve(self.options, subjects=cut.subjects)
         if view.end_seq < end_seq:
             self._lost(DataLossError(f"stream {stream!r} ends at {view.last_seq}, the planned range at {end_seq - 1}"))
-            end_seq = view.end_seq
-        if start_seq < view.first_seq and not self.options.holds(view.retention):
-            lost = f"{start_seq} to {min(view.first_seq, end_seq) - 1}"
+        if cut.start_seq < view.first_seq and not options.holds(view.retention):
+            lost = f"{cut.start_seq} to {min(view.first_seq, end_seq) - 1}"
             self._lost(DataLossError(f"{lost} are no longer in stream {stream!r}, which starts at {view.first_seq}"))
-        return self.split(view, max(start_seq, view.first_seq), end_seq)
+        partitions = self._split(view, cut.start_seq, end_seq, count=cut.count, options=options)
+        return [within(one, view.first_seq, view.end_seq) for one in partitions]
 
     def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[Range]:
-        """Return the partitions of a range of this stream; the next call starts with the next replica."""
+        """Return the partitions of a range that is read once, as they are best now."""
+        return self._split(view, start_seq, end_seq, count=self._count(view, start_seq, end_seq), options=self.options)
+
+    def _split(self, view: StreamView, start_seq: int, end_seq: int, *, count: int, options: Options) -> list[Range]:
+        """Divide a range of this stream; the next call starts with the next replica."""
         self._turn += 1
         template = Range(
             start_seq=start_seq,
@@ -146,9 +158,18 @@ class StreamPlanner:
             planned_time_ns=view.last_time_ns,
             allow_direct=view.allow_direct,
             servers=self.directory.candidates(view.replicas),
-            options=self.options,
+            options=options,
         )
-        return split(view, template, turn=self._turn)
+        return split(template, count, turn=self._turn)
+
+    def _count(self, view: StreamView, start_seq: int, end_seq: int) -> int:
+        return partition_count(end_seq - start_seq, view, self.options, cores=cores())
+
+    def end(self, view: StreamView, start_seq: int, end_seq: int) -> Offset:
+        """Return the offset at the end of a micro-batch, with the cut that the batch has from now on."""
+        count = self._count(view, start_seq, end_seq)
+        cut = Cut(start_seq=start_seq, count=count, subjects=self.options.subjects)
+        return attrs.evolve(self.at(view, end_seq), cut=cut)
 
     def at(self, view: StreamView, stream_seq: int, *, ahead: bool = False) -> Offset:
         """Return the offset of this sequence."""

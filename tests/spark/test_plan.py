@@ -14,6 +14,7 @@ from pyspark_jetstream.plan import (
     partition_count,
     rotated,
     split,
+    within,
 )
 from pyspark_jetstream.replicas import Server
 from pyspark_jetstream.source import RangePartition
@@ -47,7 +48,9 @@ def whole(start_seq: int, end_seq: int, **options: str) -> Range:
 
 @given(st.integers(1, 10**9), st.integers(0, 10**6), st.integers(1, 50))
 def test_partitions_cover_the_range_without_gap_or_overlap(start_seq: int, rows: int, partitions_min: int) -> None:
-    ranges = split(VIEW, whole(start_seq, start_seq + rows, minPartitions=str(partitions_min)), turn=0)
+    template = whole(start_seq, start_seq + rows, minPartitions=str(partitions_min))
+    count = partition_count(rows, VIEW, template.options, cores=2)
+    ranges = split(template, count, turn=0)
     assert [entry.start_seq for entry in ranges] == [start_seq, *(entry.end_seq for entry in ranges[:-1])][
         : len(ranges)
     ]
@@ -75,7 +78,22 @@ def test_small_ranges_stay_whole_large_ones_use_the_cores_and_none_is_larger_tha
     rows: int, message_bytes: int, partitions_min: int, rows_max: int | None, cores: int, count: int
 ) -> None:
     view = attrs.evolve(VIEW, messages=10, message_bytes=10 * message_bytes)
-    assert partition_count(rows, view, partitions_min, rows_max, cores=cores) == count
+    options = attrs.evolve(
+        parse_options({"servers": "a", "stream": "S"}), partitions_min=partitions_min, partition_rows_max=rows_max
+    )
+    assert partition_count(rows, view, options, cores=cores) == count
+
+
+@given(st.integers(1, 100), st.integers(1, 100), st.integers(1, 8), st.integers(1, 250), st.integers(0, 250))
+def test_what_a_stream_has_lost_moves_no_row_to_another_partition(
+    start_seq: int, rows: int, count: int, first_seq: int, present: int
+) -> None:
+    end_seq = first_seq + present
+    planned = split(whole(start_seq, start_seq + rows), count, turn=0)
+    existing = [within(one, first_seq, end_seq) for one in planned]
+    for before, after in zip(planned, existing, strict=True):
+        wanted = set(range(before.start_seq, before.end_seq)) & set(range(first_seq, end_seq))
+        assert set(range(after.start_seq, after.end_seq)) == wanted
 
 
 def test_partitions_begin_at_different_replicas_and_strangers_come_last() -> None:

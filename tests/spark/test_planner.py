@@ -61,6 +61,10 @@ def offset(seq: int, created: str = OLD, stream: str = "S") -> dict[str, Any]:
     return {"stream": stream, "created": created, "seq": seq}
 
 
+def cut(start_seq: int, parts: int = 1) -> dict[str, Any]:
+    return {"cut": {"from": start_seq, "parts": parts}}
+
+
 def ranges(made: Planner, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int]]:
     return [(partition.start_seq, partition.end_seq) for partition in made.partitions(start, end)]
 
@@ -161,14 +165,14 @@ def test_a_stream_that_starts_after_the_planned_range_is_a_loss() -> None:
     with pytest.raises(DataLossError, match="200 to 249 are no longer"):
         planner(view(250, 900)).partitions(offset(200), offset(301))
     assert ranges(planner(view(250, 900), failOnDataLoss="false"), offset(200), offset(301)) == [(250, 301)]
-    assert ranges(planner(view(800, 900), failOnDataLoss="false"), offset(200), offset(301)) == []
+    assert ranges(planner(view(800, 900), failOnDataLoss="false"), offset(200), offset(301)) == [(301, 301)]
 
 
 def test_a_stream_made_again_is_noticed_when_the_end_is_asked_for() -> None:
     with pytest.raises(StreamRecreatedError):
         planner(view(1, 5, NEW)).next_end(offset(200), None)
     lenient = planner(view(1, 5, NEW), failOnDataLoss="false")
-    assert lenient.next_end(offset(200), 3).to_json_dict() == offset(4, NEW)
+    assert lenient.next_end(offset(200), 3).to_json_dict() == offset(4, NEW) | cut(1)
     assert ranges(lenient, offset(200), offset(4, NEW)) == [(1, 4)]
 
 
@@ -187,7 +191,7 @@ def test_the_checkpoint_of_another_stream_is_refused() -> None:
 
 def test_an_accepted_incarnation_is_continued_at_the_sequence_of_the_checkpoint() -> None:
     made = planner(view(1, 300, NEW), acceptIncarnation=NEW)
-    assert made.next_end(offset(200), None).to_json_dict() == offset(301, NEW)
+    assert made.next_end(offset(200), None).to_json_dict() == offset(301, NEW) | cut(200)
     assert ranges(made, offset(100), offset(200)) == [(100, 200)]  # a batch that was interrupted is repeated
     assert ranges(made, offset(200), offset(301, NEW)) == [(200, 301)]
     assert ranges(made, offset(301, NEW), offset(301, NEW)) == []
@@ -196,7 +200,7 @@ def test_an_accepted_incarnation_is_continued_at_the_sequence_of_the_checkpoint(
 def test_an_accepted_incarnation_is_continued_at_the_sequence_that_the_option_names() -> None:
     made = planner(view(1, 300, NEW), acceptIncarnation=f"{NEW}@50")
     assert ranges(made, offset(100), offset(200)) == []
-    assert made.next_end(offset(200), 10).to_json_dict() == offset(60, NEW)
+    assert made.next_end(offset(200), 10).to_json_dict() == offset(60, NEW) | cut(50)
     assert ranges(made, offset(200), offset(60, NEW)) == [(50, 60)]
 
 
@@ -228,7 +232,9 @@ def test_several_streams_have_an_offset_each_and_share_the_limit() -> None:
     start = made.initial().to_json_dict()
     assert start == {"streams": {"A": {"created": OLD, "seq": 1}, "B": {"created": NEW, "seq": 101}}}
     end = made.next_end(start, 100).to_json_dict()
-    assert end == {"streams": {"A": {"created": OLD, "seq": 76}, "B": {"created": NEW, "seq": 126}}}
+    assert end == {
+        "streams": {"A": {"created": OLD, "seq": 76, **cut(1)}, "B": {"created": NEW, "seq": 126, **cut(101)}}
+    }
     planned = made.partitions(start, end)
     assert [(one.options.stream, one.start_seq, one.end_seq) for one in planned] == [("A", 1, 76), ("B", 101, 126)]
     latest = made.latest_seen()
@@ -248,7 +254,7 @@ def test_the_checkpoint_of_one_stream_is_read_by_a_query_of_several_and_the_new_
 
 def test_a_query_of_one_stream_reads_the_checkpoint_of_several_if_that_has_no_other() -> None:
     only = {"streams": {"S": {"created": OLD, "seq": 200}}}
-    assert planner(view(1, 300)).next_end(only, None).to_json_dict() == offset(301)
+    assert planner(view(1, 300)).next_end(only, None).to_json_dict() == offset(301) | cut(200)
     with pytest.raises(JetStreamSourceError, match="belongs to stream 'S', 'T'"):
         planner(view(1, 300)).next_end({"streams": {"S": only["streams"]["S"], "T": only["streams"]["S"]}}, None)
 
