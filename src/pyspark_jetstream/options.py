@@ -136,11 +136,29 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
             raise BadOptionError(f"options {first!r} and {second!r} exclude each other")
     if "maxtriggerdelay" in parsed and "minrowspertrigger" not in parsed:
         raise BadOptionError("option 'maxTriggerDelay' is for 'minRowsPerTrigger', which is missing")
+    _check_named_streams(parsed)
     if "durable" in parsed and any("*" in name for name in parsed.get("streams", ())):
         raise BadOptionError("option 'durable' needs the names of streams: 'streams' has a pattern")
     least, most = parsed.get("minrowspertrigger", 0), parsed.get("maxrecordspertrigger")
     if most is not None and least > most:
         raise BadOptionError("option 'minRowsPerTrigger' is above 'maxRecordsPerTrigger'")
+
+
+def _check_named_streams(parsed: Mapping[str, Any]) -> None:
+    """Raise BadOptionError when an option gives a position in a stream that the query does not read."""
+    streams = parsed.get("streams") or parsed.get("stream") or ()
+    named = {
+        option: [name for name, _ in parsed[option.lower()].by_stream]
+        for option in POSITIONS
+        if option.lower() in parsed
+    }
+    named["acceptIncarnation"] = [name for name, _ in parsed.get("acceptincarnation", ()) if name]
+    for option, names in named.items():
+        strangers = [name for name in names if not any(values.matches(name, one) for one in streams)]
+        if strangers:
+            raise BadOptionError(
+                f"option {option!r} names stream {strangers[0]!r}; the query reads {', '.join(map(repr, streams))}"
+            )
 
 
 def _access(parsed: Mapping[str, Any]) -> Access:
@@ -219,6 +237,7 @@ EXCLUSIVE = (
     ("jwt", "credsFile"),
     *((first, second) for first in LOGINS for second in LOGINS[LOGINS.index(first) + 1 :]),
 )
+POSITIONS = ("startingOffsets", "startingOffsetsByTimestamp", "endingOffsets", "endingOffsetsByTimestamp")
 ACCESS_FIELDS = {
     "servers": "servers",
     "user": "user",

@@ -5,7 +5,6 @@ first message. A stream of a pattern that no longer exists is a loss, unlike one
 """
 
 import logging
-import re
 import time
 from typing import Any
 
@@ -22,6 +21,7 @@ from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.stream_planner import StreamPlanner
 from pyspark_jetstream.triggers import Minimum, Pace, least, rows_of_bytes, shares
+from pyspark_jetstream.values import matches
 
 LOG = logging.getLogger("pyspark_jetstream")
 
@@ -196,8 +196,3 @@ class Planner:
 
     def _offsets(self, by_stream: dict[str, Offset]) -> Offsets:
         return Offsets(by_stream=by_stream, several=self._options.several)
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether a name has the form of a pattern, in which `*` is any part."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None

@@ -66,6 +66,11 @@ def parse_streams(text: str) -> tuple[str, ...]:
     return names
 
 
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name has the form of a pattern, in which `*` is any part."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+
+
 def parse_subjects(text: str) -> tuple[str, ...]:
     """Return subject filters."""
     filters = parse_list(text)

@@ -149,16 +149,39 @@ def test_options_of_spark_itself_are_not_unknown() -> None:
 
 
 def test_positions_are_by_stream_or_for_all() -> None:
-    starting = parsed(startingOffsets='{"A": 5, "B": "latest", "C": {"time": "2026-01-02T03:04:05Z"}}').starting
+    several = {"servers": "a", "streams": "A,B,C,D*"}
+    given = '{"A": 5, "B": "latest", "C": {"time": "2026-01-02T03:04:05Z"}}'
+    starting = parse_options({**several, "startingOffsets": given}).starting
     assert starting.of("A") == Position(stream_seq=5)
     assert starting.of("B") == Position(keyword="latest")
     assert starting.of("C") == Position(time="2026-01-02T03:04:05.000000Z")
     assert starting.of("D") == Position(keyword="earliest")
     moment = Position(time="2026-01-02T03:04:05.678000Z")
     assert parsed(startingOffsetsByTimestamp="1767323045678").starting.of("A") == moment
-    assert parsed(endingOffsetsByTimestamp='{"A": 1767323045678}').ending == Position(
-        keyword="latest", by_stream=(("A", moment),)
-    )
+    ending = parse_options({**several, "endingOffsetsByTimestamp": '{"A": 1767323045678}'}).ending
+    assert ending == Position(keyword="latest", by_stream=(("A", moment),))
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("startingOffsets", '{"ORDER": 5}'),
+        ("startingOffsets", '{"ORDERS": 5, "ORDER": 5}'),
+        ("startingOffsetsByTimestamp", '{"ORDER": 1767323045678}'),
+        ("endingOffsets", '{"ORDER": 5}'),
+        ("endingOffsetsByTimestamp", '{"ORDER": 1767323045678}'),
+        ("acceptIncarnation", '{"ORDER": "2026-01-02T03:04:05Z"}'),
+    ],
+)
+@pytest.mark.parametrize("streams", [{"stream": "ORDERS"}, {"streams": "ORDERS,BILLS*"}])
+def test_a_position_in_a_stream_that_is_not_read_is_refused(option: str, text: str, streams: dict[str, str]) -> None:
+    with pytest.raises(BadOptionError, match=f"'{option}' names stream 'ORDER'; the query reads 'ORDERS'"):
+        parse_options({"servers": "a", **streams, option: text})
+
+
+def test_a_position_in_a_stream_that_a_pattern_may_find_is_kept() -> None:
+    starting = parse_options({"servers": "a", "streams": "O*", "startingOffsets": '{"ORDERS": 5}'}).starting
+    assert starting.of("ORDERS") == Position(stream_seq=5)
 
 
 def test_the_prefix_of_the_api_follows_the_domain() -> None:
