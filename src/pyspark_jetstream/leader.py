@@ -114,10 +114,9 @@ class Api:
     def connection(self, url: str) -> Connection:
         """An open connection to this server; the servers that it reports are asked later too. Raises ServerError."""
         connection = self._connections.get(url, self.access)
-        for address in connection.info.connect_urls:
-            known = f"{urlsplit(url).scheme}://{address}"
-            if known not in self._servers:
-                self._servers.append(known)
+        known = {urlsplit(server).netloc for server in self._servers}
+        scheme = urlsplit(url).scheme  # as in replicas.survey
+        self._servers += [f"{scheme}://{address}" for address in connection.info.connect_urls if address not in known]
         return connection
 
     def _attempts(self, failures: dict[str, str]) -> Iterator[str]:

@@ -52,21 +52,25 @@ class Directory:
 
 
 def survey(access: Access) -> tuple[Server, ...]:
-    """Connect to every known address at once; returns each server once, in the order of its first address."""
+    """Connect to every known address at once; returns each server once, in the order of its first address.
+
+    A reported address has no scheme. It is asked with that of the address whose server reported it: who demands TLS of
+    a server demands it of those that it names. Others use TLS where their INFO says so, with either scheme.
+    """
     found: dict[str, Server] = {}
-    asked: set[str] = set()
+    asked: set[str] = set()  # addresses, without a scheme
     waiting = list(access.servers)
-    scheme = urlsplit(access.servers[0]).scheme
     with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
         while waiting:
-            asked |= set(waiting)
+            asked |= {urlsplit(url).netloc for url in waiting}
             infos = list(pool.map(lambda url: probe(url, access), waiting))
-            reported: dict[str, None] = {}
+            reported: dict[str, str] = {}
             for url, info in zip(waiting, infos, strict=True):
                 if info is not None:
                     found.setdefault(info.server_id, Server(url=url, name=info.server_name))
-                    reported |= dict.fromkeys(f"{scheme}://{address}" for address in info.connect_urls)
-            waiting = [url for url in reported if url not in asked]
+                    for address in info.connect_urls:
+                        reported.setdefault(address, urlsplit(url).scheme)
+            waiting = [f"{scheme}://{address}" for address, scheme in reported.items() if address not in asked]
     return tuple(found.values())
 
 
