@@ -50,7 +50,8 @@ class DeliveryRun:
 
     `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`; the columns, with the timestamp that the store has, make up the rest
     of each ack subject. With `headers_only` the payload is left out and `Nats-Msg-Size` is added; with `pin_id` each
-    message has it as `Nats-Pin-Id`.
+    message has it as `Nats-Pin-Id`. `requests` and `sizes` are for the maker of the run, who has to know what to give
+    back when messages are gone before the run leaves.
     """
 
     to: bytes
@@ -61,6 +62,8 @@ class DeliveryRun:
     nums_pending: Sequence[int]  # messages that the consumer has yet to see after this one
     headers_only: bool = False
     pin_id: str | None = None
+    requests: Sequence[object] = attrs.field(default=(), eq=False)  # whose it is: one for all, or one for each message
+    sizes: Sequence[int] = attrs.field(default=(), eq=False)  # bytes counted: of all, of each message; empty: none were
 
 
 class Outbox(Protocol):
@@ -128,8 +131,8 @@ class Outbox(Protocol):
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
         """Send stored messages to one subject under their own subjects, each with its ack subject as the reply.
 
-        Messages gone from the source are skipped. Returns how many had a receiver. Implementations without a faster
-        way call `deliver_one_by_one`, which is also what this means.
+        Messages gone from the source are skipped. Returns how many the source still had. Implementations without a
+        faster way call `deliver_one_by_one`, which is also what this means.
         """
 
 
@@ -159,20 +162,21 @@ class Timers(Protocol):
 
 def deliver_one_by_one(outbox: Outbox, run: DeliveryRun, source: MessageSource) -> int:
     """Do what `Outbox.deliver` promises with one `send` per message; batch encoders are tested against this."""
-    received = 0
+    found = 0
     columns = zip(run.stream_seqs, run.consumer_seqs, run.counts, run.nums_pending, strict=True)
     for stream_seq, consumer_seq, count, num_pending in columns:
         message = source.load(stream_seq)
         if message is None:
             continue
+        found += 1
         hdr, payload = message.hdr, message.payload
         if run.headers_only:
             hdr, payload = with_header(hdr, b"Nats-Msg-Size: %d" % len(payload)), b""
         if run.pin_id is not None:
             hdr = with_header(hdr, b"Nats-Pin-Id: " + run.pin_id.encode())
         reply = b"%s%d.%d.%d.%d.%d" % (run.ack_prefix, count, stream_seq, consumer_seq, message.ts_ns, num_pending)
-        received += outbox.send(run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload) > 0
-    return received
+        outbox.send(run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload)
+    return found
 
 
 def with_header(hdr: bytes, line: bytes) -> bytes:

@@ -81,13 +81,13 @@ cdef class Envelope:
             if self.only.kind != SUB_CLIENT or self.only.closed or self.only.max_msgs or self.only.of.conn.guard:
                 self.only = NULL
 
-    cdef bint send(self, Record* record, uint64_t stream_seq, uint64_t consumer_seq, uint64_t count, uint64_t num_pending):
-        """Send one message; returns whether it had a receiver."""
+    cdef void send(self, Record* record, uint64_t stream_seq, uint64_t consumer_seq, uint64_t count, uint64_t num_pending) noexcept:
+        """Send one message to those who receive it."""
         cdef char* reply = self.reply
         cdef Py_ssize_t n = self.prefix
         if self.only != NULL:
             if self.only.of.conn.state != CONN_OPEN:
-                return False
+                return
             self.only.delivered += 1
         n += jr_utoa(reply + n, count)
         reply[n] = c"."
@@ -110,17 +110,16 @@ cdef class Envelope:
         self.msg.hdr_len = <uint32_t>record.hdr_len
         self.msg.size = <uint32_t>(record.hdr_len + record.payload_len)
         if self.only == NULL:
-            return self.send_to_several()
-        emit_message(self.plane, self.only, &self.msg)
-        return True
+            self.send_to_several()
+        else:
+            emit_message(self.plane, self.only, &self.msg)
 
-    cdef bint send_to_several(self) noexcept:
+    cdef void send_to_several(self) noexcept:
         """Deliver by the answer of the run; once a message went on to another account, that may be gone."""
-        cdef bint taken = deliver(self.plane, self.acct, NULL, &self.msg, self.match) > 0
+        deliver(self.plane, self.acct, NULL, &self.msg, self.match)
         if self.plane.crossed:
             self.plane.crossed = 0
             self.match = match_for(self.plane, self.acct, self.msg.subject, self.msg.subject_len)
-        return taken
 
     cdef bint send_much(self) noexcept:
         """Send now if SEND_RUN_BYTES wait for the only receiver; returns whether it was sent."""
@@ -137,13 +136,13 @@ cdef class Envelope:
 def deliver_run(
     Plane plane, Account account, RecordReader reader, bytes to, bytes ack_prefix, stream_seqs, consumer_seqs, counts, nums_pending
 ):
-    """Send the messages of one run within an account; returns how many had a receiver. Messages that are gone are skipped.
+    """Send the messages of one run within an account; returns how many the store still had. The others are skipped.
 
     Columns of first deliveries (Runs, two ranges, and the counts as bytes) are read without an object per number.
     """
     cdef Envelope envelope = Envelope(plane, account, to, ack_prefix)
     cdef uint64_t stream_seq, consumer_seq, count, num_pending
-    cdef uint32_t received
+    cdef uint32_t found
     cdef Record record
     if type(stream_seqs) is Runs and type(consumer_seqs) is range and type(nums_pending) is range and type(counts) is bytes:
         if not len(stream_seqs) == len(consumer_seqs) == len(nums_pending) == len(counts):
@@ -151,18 +150,19 @@ def deliver_run(
                 f"the columns of a run differ in length: {len(stream_seqs)} stream sequences, "
                 f"{len(consumer_seqs)} consumer sequences, {len(nums_pending)} pending counts, {len(counts)} counts"
             )
-        received = deliver_columns(
+        found = deliver_columns(
             envelope, reader, stream_seqs, column_of(consumer_seqs), counts, column_of(nums_pending)
         )
         if envelope.send_much():
             # Read the next run of the same size while the receiver works on this one.
             reader.read_ahead((<Runs>stream_seqs).high() + (<Runs>stream_seqs).total)
-        return received
-    received = 0
+        return found
+    found = 0
     for stream_seq, consumer_seq, count, num_pending in zip(stream_seqs, consumer_seqs, counts, nums_pending):
         if reader.fetch(stream_seq, &record):
-            received += envelope.send(&record, stream_seq, consumer_seq, count, num_pending)
-    return received
+            envelope.send(&record, stream_seq, consumer_seq, count, num_pending)
+            found += 1
+    return found
 
 
 cdef column_t column_of(numbers) except *:
@@ -175,7 +175,7 @@ cdef column_t column_of(numbers) except *:
 cdef uint32_t deliver_columns(Envelope envelope, RecordReader reader, Runs seqs, column_t consumer_seqs, bytes counts,
                               column_t nums_pending) except? 0:
     cdef const unsigned char* times = <const unsigned char*>PyBytes_AS_STRING(counts)
-    cdef uint32_t received = 0
+    cdef uint32_t found = 0
     cdef uint64_t seq
     cdef int64_t consumer_seq = consumer_seqs.start, num_pending = nums_pending.start
     cdef size_t i
@@ -183,8 +183,9 @@ cdef uint32_t deliver_columns(Envelope envelope, RecordReader reader, Runs seqs,
     for i in range(seqs.run_count):
         for seq in range(seqs.runs[i].first, seqs.runs[i].first + seqs.runs[i].count):
             if reader.fetch(seq, &record):
-                received += envelope.send(&record, seq, consumer_seq, times[0], num_pending if num_pending > 0 else 0)
+                envelope.send(&record, seq, consumer_seq, times[0], num_pending if num_pending > 0 else 0)
+                found += 1
             times += 1
             consumer_seq += consumer_seqs.step
             num_pending += nums_pending.step
-    return received
+    return found

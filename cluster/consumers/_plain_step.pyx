@@ -93,6 +93,7 @@ def plain_step(core, now):
                 counts=ONCE * count,
                 nums_pending=range(left + count - 1, left - 1, -1),
                 headers_only=config.headers_only,
+                requests=(waiting,),
             )
         )
         core.delivered_consumer = first + count - 1

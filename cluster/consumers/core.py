@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers.acknowledging import Acknowledging
+from jetraft.cluster.consumers.delivery import counted_for
 from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
 from jetraft.cluster.consumers.pausing import Pausing, left_ns
 from jetraft.cluster.consumers.pending import NEVER_NS
@@ -26,11 +27,12 @@ from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jetraft.cluster.consumers.delivery import Run
-    from jetraft.cluster.consumers.effects import Now
+    from jetraft.cluster.consumers.effects import Now, StatusMessage
     from jetraft.cluster.consumers.selector import Selector
+    from jetraft.cluster.ports import StoredLike
     from jetraft.store.model.config import ConsumerConfig
     from jetraft.store.stream.consumer_state import ConsumerState
 
@@ -80,6 +82,29 @@ class ConsumerCore(Acknowledging):
         if config.rate_limit_bps != self.config.rate_limit_bps:
             self._pace = RateLimiter(config, self._burst_bytes)
         self.hear_by(config, selector)
+
+    def unsent(self, run: DeliveryRun, copies: Mapping[int, StoredLike]) -> None:
+        """A run has left without the messages that the stream had no longer, and of which there was no copy.
+
+        What was spent on them is given back: the requests' counts, the window's and the pace's bytes, the places among
+        those that wait for an ack. The next step spends it again.
+        """
+        exists = self._selector.exists
+        gone = [place for place, seq in enumerate(run.stream_seqs) if seq not in copies and not exists(seq)]
+        unseen = Runs(sorted(run.stream_seqs[place] for place in gone if run.counts[place] == 1))
+        if unseen and (done := self.pending.remove(unseen)):
+            self._out.commands.append(commands.Acked(self.name, done))
+        self._give_back(run, gone, copies)
+
+    def recalled(self, sends: Iterable[DeliveryRun | StatusMessage]) -> None:
+        """None of these leave, because the consumer ends here: what was spent on them is given back."""
+        for send in sends:
+            if isinstance(send, DeliveryRun):
+                self._give_back(send, range(len(send.stream_seqs)), {})
+
+    def last_word(self, status: StatusMessage) -> StatusMessage | None:
+        """The status as it is true when it leaves; None when it is true no longer, and is not sent."""
+        return status
 
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
@@ -145,6 +170,10 @@ class ConsumerCore(Acknowledging):
         """Deliver; True when there is more to do at once."""
         raise NotImplementedError
 
+    def _give_back(self, run: DeliveryRun, gone: Sequence[int], copies: Mapping[int, StoredLike]) -> None:
+        """Take back what was counted for the messages at these places of a run; of others there may be copies."""
+        self._pace.returned(self._counted_for(run, gone, copies))
+
     def _rest(self, _now: Now) -> bool:
         """The consumer is paused: answer those who do not wait. True when there is more to do at once."""
         return False
@@ -176,10 +205,12 @@ class ConsumerCore(Acknowledging):
             self._held_until_ns = due_ns
         return due_ns <= now.mono_ns
 
-    def _take(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> None:
+    def _take(  # noqa: PLR0913  (what a delivery is, by name)
+        self, run: Run, seq: int, now: Now, *, redelivery: bool, size: int, request: object = None
+    ) -> None:
         """Count the delivery of what `_next_seq` has found, and put it into a run."""
         if not self._pace.is_free:
-            size = self._size_of(seq, redelivery=redelivery)
+            size = size or self._size_of(seq, redelivery=redelivery)
             self._pace.delivered(self._selector.ts_ns(seq), size, now.mono_ns)
         if redelivery:
             self.delivered_consumer += 1
@@ -189,7 +220,7 @@ class ConsumerCore(Acknowledging):
             count = 1
             self._fresh.popleft()
             self._count_new(Runs((seq,)), now)
-        run.add(seq, self.delivered_consumer, count, max(self._left, 0))
+        run.add(seq, self.delivered_consumer, count, max(self._left, 0), request, size)
 
     def _count_new(self, seqs: Runs, now: Now) -> None:
         """Count first deliveries."""
@@ -222,8 +253,13 @@ class ConsumerCore(Acknowledging):
             self._out.commands.append(commands.Delivered(self.name, now.unix_ns, first, seqs))
             self._selector.delivered(self.delivered_stream, self._left)
 
-    def _send_new(self, receivers: Sequence[bytes], seqs: Runs, now: Now) -> None:
-        """Deliver new messages to these receivers in turn; every one gets as many."""
+    def _send_new(
+        self, receivers: Sequence[bytes], seqs: Runs, now: Now, *, requests: Sequence[object] = (), size: int = 0
+    ) -> None:
+        """Deliver new messages to these receivers in turn; every one gets as many.
+
+        `requests` are those of the receivers, and `size` is what was counted for a single one.
+        """
         step, left = len(receivers), self._left
         first, each = self.delivered_consumer + 1, len(seqs) // step
         assert each * step == len(seqs)
@@ -236,6 +272,8 @@ class ConsumerCore(Acknowledging):
                 counts=ONCE * each,
                 nums_pending=range(left - 1 - place, left - 1 - place - each * step, -step),
                 headers_only=self.config.headers_only,
+                requests=requests[place : place + 1],
+                sizes=(size,) if size else (),
             )
             self._out.sends.append(run)
         self._count_new(seqs, now)
@@ -258,8 +296,22 @@ class ConsumerCore(Acknowledging):
         """Bytes of a delivery, its ack subject included: what a request's max_bytes and a push window count."""
         count = self.pending.count(seq) + 1 if redelivery else 1
         left = self._left if redelivery else self._left - 1
-        numbers = (count, seq, self.delivered_consumer + 1, self._selector.ts_ns(seq), max(left, 0))
-        return self._selector.size(seq) + len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
+        return self._size(self._selector.load(seq), seq, count, self.delivered_consumer + 1, left)
+
+    def _size(self, found: StoredLike | None, seq: int, count: int, consumer_seq: int, left: int) -> int:
+        numbers = (count, seq, consumer_seq, 0 if found is None else found.ts_ns, max(left, 0))
+        own = 0 if found is None else len(found.subject) + len(found.hdr) + len(found.payload)
+        return own + len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
+
+    def _counted_for(self, run: DeliveryRun, gone: Sequence[int], copies: Mapping[int, StoredLike]) -> int:
+        """Bytes that were counted for the messages at these places of a run."""
+
+        def size_of(place: int) -> int:
+            seq = run.stream_seqs[place]
+            found = copies.get(seq) or self._selector.load(seq)
+            return self._size(found, seq, 1, run.consumer_seqs[place], run.nums_pending[place])
+
+        return counted_for(run, gone, size_of)
 
     def _measure(self, seqs: Runs, room_bytes: int) -> tuple[int, int, int]:
         """How many of these new messages fill a room: (messages, their bytes, bytes of the last)."""

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
+COPIES_BYTES_MAX: Final = 8 << 20  # of one stream's messages, copied because they are about to be removed
 NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that no client waits for: a crash redelivers that much more
 
 
@@ -96,6 +97,7 @@ class ConsumerDispatcher:
         self._in_flight = 0  # entries proposed, not yet applied
         self._awaited_in_flight = 0  # of those, the ones for whose commit a client waits
         self._is_pump_put_off = False  # until one of these is applied
+        self.copies_room_bytes = COPIES_BYTES_MAX  # what runners may still copy of messages on their way
         self.crowd = Crowd()
         self._rest_ends_ns = 0
         self._rest: TimerHandle | None = None
@@ -399,8 +401,10 @@ class ConsumerDispatcher:
             self._in_flight -= 1
             self._awaited_in_flight -= is_awaited
             if outcome is Outcome.OK:
+                self._depth += 1  # what they lead to goes together
                 for callback in committed:
                     callback()
+                self._depth -= 1
                 self._flush()
                 if self._is_pump_put_off:
                     self.pump()

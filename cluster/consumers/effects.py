@@ -12,6 +12,7 @@ import attrs
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.pending import Delivery
+    from jetraft.cluster.consumers.requests import Waiting
     from jetraft.cluster.ports import DeliveryRun
     from jetraft.cluster.state.commands import ConsumerCommand
 
@@ -31,6 +32,7 @@ class StatusMessage:
     to: bytes
     hdr: bytes
     reply: bytes = b""
+    ends: Waiting | None = None  # the request that is over with it, where what the client got before matters to that
 
 
 @attrs.frozen(slots=True)

@@ -43,15 +43,24 @@ from jetraft.store.model.config import PriorityPolicy
 from jetraft.store.model.gotime import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
     from jetraft.cluster.consumers.selector import Selector
+    from jetraft.cluster.ports import DeliveryRun, StoredLike
     from jetraft.store.model.config import ConsumerConfig
 
 TIMEOUT: Final = b"Request Timeout"
+NO_MESSAGES: Final = b"No Messages"
 TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
 STATUS_SHUTDOWN: Final = b"Server Shutdown"
+
+
+def end_of(waiting: Waiting, code: int, text: bytes) -> StatusMessage:
+    """The status that ends a request, behind what it got."""
+    waiting.ended_with = (code, text)
+    hdr = message.status(code, text) if text == NO_MESSAGES else pending_status(code, text, waiting)
+    return StatusMessage(waiting.reply, hdr, ends=waiting)
 
 
 class PullConsumer(ConsumerCore):
@@ -141,12 +150,55 @@ class PullConsumer(ConsumerCore):
         out, self._out = self._out, type(self._out)()
         return out
 
+    def recalled(self, sends: Iterable[DeliveryRun | StatusMessage]) -> None:
+        """None of these leave: requests that were served or over with them wait again, to be ended by `close`."""
+        sends = tuple(sends)
+        super().recalled(sends)
+        for send in sends:
+            if isinstance(send, StatusMessage) and send.ends is not None:
+                self._waiting.put_back(send.ends)
+
+    def last_word(self, status: StatusMessage) -> StatusMessage | None:
+        """A request that got less than it was counted ends as it is now, or goes on: there may be more for it.
+
+        That nothing is left, or that the next message is too large, is judged again; time and a lost pin stay what
+        they are.
+        """
+        waiting = status.ends
+        if waiting is None or waiting.ended_with is None or not waiting.lacks_some:
+            return status
+        (code, text), waiting.ended_with, waiting.lacks_some = waiting.ended_with, None, False
+        if text in {NO_MESSAGES, TOO_LARGE}:
+            self._waiting.put_back(waiting)
+            return None
+        return end_of(waiting, code, text)
+
     @property
     def num_waiting(self) -> int:
         """Requests whose reply subject has a subscriber; the others leave the queue at their turn."""
         return sum(self._has_interest(waiting.reply) for waiting in self._waiting)
 
     # --- what the base class asks
+
+    def _give_back(self, run: DeliveryRun, gone: Sequence[int], copies: Mapping[int, StoredLike]) -> None:
+        super()._give_back(run, gone, copies)
+        if len(run.requests) == 1:
+            self._give_back_to(run.requests[0], len(gone), self._counted_for(run, gone, copies))
+            return
+        for place in gone:
+            self._give_back_to(run.requests[place], 1, run.sizes[place])
+
+    def _give_back_to(self, waiting: object, count: int, size: int) -> None:
+        """A request did not get so many; one that had left the queue because it had all is the next one again."""
+        assert isinstance(waiting, Waiting)
+        if not count:
+            return
+        had_all = not waiting.remaining
+        waiting.give_back(count, size)
+        if waiting.ended_with is not None:
+            waiting.lacks_some = True
+        elif had_all:
+            self._waiting.put_back(waiting)
 
     def _wants_messages(self) -> bool:
         return bool(self._waiting)
@@ -158,7 +210,7 @@ class PullConsumer(ConsumerCore):
         is_due = any(waiting.deadline_ns <= now.mono_ns for waiting in self._waiting)
         for waiting in self._waiting.remove_if(lambda waiting: waiting.expires_at_ns <= now.mono_ns):
             self._last_active_ns = now.mono_ns
-            self._out.sends.append(StatusMessage(waiting.reply, pending_status(408, TIMEOUT, waiting)))
+            self._out.sends.append(end_of(waiting, 408, TIMEOUT))
         if is_due:
             self._end_no_wait()
         for waiting in self._waiting:
@@ -243,7 +295,7 @@ class PullConsumer(ConsumerCore):
             self._end(runs, waiting, 409, TOO_LARGE)
             return 0
         run = runs.setdefault(waiting.reply, Run(waiting.reply, self._pin_id()))
-        self._take(run, seq, now, redelivery=redelivery)
+        self._take(run, seq, now, redelivery=redelivery, size=size, request=waiting)
         waiting.take(1, size, now.mono_ns)
         self._waiting.advance()
         return 1
@@ -279,7 +331,7 @@ class PullConsumer(ConsumerCore):
             seqs = seqs.part(0, count)
             if not seqs:
                 return 0
-        self._send_new((waiting.reply,), seqs, now)
+        self._send_new((waiting.reply,), seqs, now, requests=(waiting,), size=size)
         self._is_drained = len(seqs) < wanted and not size and not self._is_at_ack_limit()
         waiting.take(len(seqs), size, now.mono_ns)
         if not waiting.remaining:
@@ -299,7 +351,7 @@ class PullConsumer(ConsumerCore):
         if not rounds:
             return 0
         seqs = seqs.part(0, rounds * len(everyone))
-        self._send_new([waiting.reply for waiting in everyone], seqs, now)
+        self._send_new([waiting.reply for waiting in everyone], seqs, now, requests=everyone)
         for waiting in everyone:
             waiting.take(rounds, 0, now.mono_ns)
         self._waiting.remove_if(lambda waiting: not waiting.remaining)
@@ -373,7 +425,7 @@ class PullConsumer(ConsumerCore):
         """Tell the client that its request is over, behind what it got from it."""
         if waiting.reply in runs:
             self._send(runs.pop(waiting.reply))
-        self._out.sends.append(StatusMessage(waiting.reply, pending_status(code, text, waiting)))
+        self._out.sends.append(end_of(waiting, code, text))
 
     def _end_no_wait(self) -> None:
         """There is nothing left: requests that do not wait are over."""
@@ -383,7 +435,7 @@ class PullConsumer(ConsumerCore):
             lambda waiting: waiting.request.no_wait and (waiting.delivered > 0 or not waiting.request.expires_ns)
         )
         for waiting in over:
-            self._out.sends.append(StatusMessage(waiting.reply, message.status(404, b"No Messages")))
+            self._out.sends.append(end_of(waiting, 404, NO_MESSAGES))
 
     def _refuse(self, reply: bytes, code: int, text: str) -> None:
         self._out.sends.append(StatusMessage(reply, message.status(code, text.replace("\n", " ").encode())))

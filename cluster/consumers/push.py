@@ -25,7 +25,10 @@ from jetraft.store.model.config import AckPolicy
 from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from jetraft.cluster.consumers.selector import Selector
+    from jetraft.cluster.ports import DeliveryRun, StoredLike
     from jetraft.store.model.config import ConsumerConfig
 
 WINDOW_BYTES_MAX: Final = 32 << 20  # as nats-server's JsFlowControlMaxPending
@@ -40,6 +43,7 @@ class FlowWindow:
         self.pending_bytes = 0
         self.asked_with = b""  # the reply subject of the open question, empty for none
         self._asked_bytes = 0  # what its answer takes off
+        self._asked_seq = 0  # the last consumer sequence that was sent before it
 
     @property
     def is_stalled(self) -> bool:
@@ -59,9 +63,15 @@ class FlowWindow:
             self._asked_bytes += last_size
         return not self.asked_with and self.pending_bytes > self.limit_bytes // 2
 
-    def ask(self, reply: bytes) -> None:
-        """The question leaves with this reply subject."""
-        self.asked_with, self._asked_bytes = reply, self.pending_bytes
+    def ask(self, reply: bytes, consumer_seq: int) -> None:
+        """The question leaves with this reply subject, behind the delivery with this consumer sequence."""
+        self.asked_with, self._asked_bytes, self._asked_seq = reply, self.pending_bytes, consumer_seq
+
+    def returned(self, size: int, consumer_seq: int) -> None:
+        """Messages up to this consumer sequence that were counted did not leave."""
+        self.pending_bytes = max(0, self.pending_bytes - size)
+        if self.asked_with and consumer_seq <= self._asked_seq:
+            self._asked_bytes = max(0, self._asked_bytes - size)
 
     def answered(self, reply: bytes) -> bool:
         """The answer came; False: an answer to another question, which changes nothing."""
@@ -157,7 +167,7 @@ class PushConsumer(ConsumerCore):
     def _deliver_one(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> Run:
         """Put one message into the run; returns the run for the next one, another after a flow control question."""
         size = self._size_of(seq, redelivery=redelivery) if self.config.flow_control else 0
-        self._take(run, seq, now, redelivery=redelivery)
+        self._take(run, seq, now, redelivery=redelivery, size=size)
         if not self._is_time_to_ask(size, size):
             return run
         self._send(run)
@@ -173,10 +183,15 @@ class PushConsumer(ConsumerCore):
         if self.config.flow_control:
             count, size, last_size = self._measure(seqs, self._window.room_bytes)
             seqs = seqs.part(0, count)
-        self._send_new((self._to,), seqs, now)
+        self._send_new((self._to,), seqs, now, size=size)
         if self._is_time_to_ask(size, last_size):
             self._ask()
         return len(seqs)
+
+    def _give_back(self, run: DeliveryRun, gone: Sequence[int], copies: Mapping[int, StoredLike]) -> None:
+        super()._give_back(run, gone, copies)
+        if gone and self.config.flow_control:
+            self._window.returned(self._counted_for(run, gone, copies), run.consumer_seqs[-1])
 
     def _is_idle(self) -> bool:
         return not self._is_active
@@ -209,5 +224,5 @@ class PushConsumer(ConsumerCore):
     def _ask(self) -> None:
         """Ask the client to say when it has read this far."""
         reply = b"%s%d" % (self._flow_prefix, self.delivered_consumer)
-        self._window.ask(reply)
+        self._window.ask(reply, self.delivered_consumer)
         self._out.sends.append(StatusMessage(self._to, message.status(100, b"FlowControl Request"), reply))

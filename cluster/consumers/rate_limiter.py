@@ -57,6 +57,11 @@ class RateLimiter:
         if self._rate_bytes:
             self._full_at_ns = max(self._full_at_ns, now_ns) + self._fill_ns(size)
 
+    def returned(self, size: int) -> None:
+        """Messages that were counted did not leave."""
+        if self._rate_bytes:
+            self._full_at_ns -= self._fill_ns(size)
+
     def caught_up(self) -> None:
         """The stream has nothing more: what comes from now on is delivered as it comes."""
         self._is_replaying = False

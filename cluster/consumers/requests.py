@@ -138,6 +138,8 @@ class Waiting:
     heartbeat_at_ns: int  # NEVER_NS for none
     delivered: int = 0
     pin_id: str = ""
+    ended_with: tuple[int, bytes] | None = None  # code and text of the status that ends it, from its making on
+    lacks_some: bool = False  # since then some of what it was to get turned out to be gone
 
     @classmethod
     def begin(cls, reply: bytes, request: PullRequest, now_ns: int) -> Waiting:
@@ -173,6 +175,14 @@ class Waiting:
         if self.request.heartbeat_ns:
             self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
 
+    def give_back(self, count: int, size: int) -> None:
+        """Messages that were counted are not sent."""
+        assert 0 < count <= self.delivered
+        self.delivered -= count
+        self.remaining = self.request.batch - self.delivered
+        if self.request.max_bytes:
+            self.bytes_left += size
+
 
 class WaitingQueue:
     """Requests in the order in which they are served next."""
@@ -201,6 +211,15 @@ class WaitingQueue:
     def add(self, waiting: Waiting) -> None:
         """Queue a request behind the others, or behind those of its priority."""
         self._put(waiting)
+        self._wake_ns = min(self._wake_ns, waiting.deadline_ns)
+
+    def put_back(self, waiting: Waiting) -> None:
+        """Queue a request again that had left: it is the next one, or the next of its priority."""
+        place = 0
+        if self.is_sorted:
+            while place < len(self._queue) and _priority(self._queue[place]) < waiting.request.priority:
+                place += 1
+        self._queue.insert(place, waiting)
         self._wake_ns = min(self._wake_ns, waiting.deadline_ns)
 
     def head(self) -> Waiting | None:

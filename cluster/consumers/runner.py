@@ -3,13 +3,18 @@
 A replicated consumer's sends wait in a queue for the commit of their step's commands; a step without commands waits
 behind the steps before it, so a status never overtakes a message. A consumer with one replica sends at once: losing
 the record of a delivery can only lead to another delivery.
+
+A message may be gone from the stream when its commit comes (limits, age, a delete). What the core spent on it is given
+back in the same turn, and spent on the next one. Where that happens once it happens again, and a reader at the tail of
+a full stream would never get a message that stays long enough: so as long as messages go on their way, those that are
+chosen are copied, and the copies are sent, as nats-server does with all.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -27,14 +32,18 @@ from jetraft.store.port import StoreCorrupt
 from jetraft.store.stream.dead_letter import MAX_DELIVER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jetraft.cluster.consumers.core import ConsumerCore
     from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
     from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
-    from jetraft.cluster.ports import DeliveryRun, TimerHandle
+    from jetraft.cluster.ports import DeliveryRun, MessageSource, StoredLike, TimerHandle
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
 
 DELETED = "Unacknowledged message was deleted"  # consumer.go, ackTermUnackedLimitsReason
+STEPS_COPIED: Final = 16  # after one that lost messages: retention removes a few at a time
+NO_COPIES: Final[Mapping[int, StoredLike]] = {}
 STATUS_DELETED = b"Consumer Deleted"
 STATUS_LEADER = b"Leadership Change"
 
@@ -45,6 +54,19 @@ class _Outgoing:
 
     sends: list[DeliveryRun | StatusMessage]
     is_committed: bool
+    copies: dict[int, StoredLike] = attrs.Factory(dict)
+    copied_bytes: int = 0
+
+
+@attrs.frozen(slots=True)
+class _Copies:
+    """Messages to be sent, whether the stream has them still or not. Implements MessageSource."""
+
+    copies: dict[int, StoredLike]
+    source: MessageSource
+
+    def load(self, seq: int) -> StoredLike | None:
+        return self.copies.get(seq) or self.source.load(seq)
 
 
 class ConsumerRunner:
@@ -58,6 +80,8 @@ class ConsumerRunner:
         self._timer_ns = 0
         self._ended = False
         self._is_leaving = False  # its deletion is proposed: no client uses it
+        self._steps_to_copy = 0  # because messages have gone from the stream between their choice and their commit
+        self._is_short = False  # what was spent on such ones was given back: the next step spends it
         self._holds = 0  # resets on their way: what would be decided now would be written behind them
         self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
@@ -117,8 +141,10 @@ class ConsumerRunner:
         if must_wait or (self._outgoing and effects.sends):
             outgoing = _Outgoing(effects.sends, is_committed=not must_wait)
             self._outgoing.append(outgoing)
+            if self._steps_to_copy:
+                self._copy(outgoing)
         else:
-            self._send(effects.sends)
+            self._send(effects.sends, self._dispatcher.source, NO_COPIES)
         if not effects.commands:
             self._confirm(effects.confirmations)
         elif effects.confirmations or must_wait or gives_up:
@@ -137,6 +163,9 @@ class ConsumerRunner:
         if effects.is_abandoned:
             self._is_leaving = True
             self._dispatcher.abandon(self.state.name)
+        elif self._is_short and not self._outgoing:
+            self._is_short = False  # what was chosen cannot be read: no commit comes, the next turn goes on
+            self._set_timer(0)
         else:
             self._set_timer(effects.wake_ns)
 
@@ -207,8 +236,11 @@ class ConsumerRunner:
         self._unwatch()
         if self._dead_letters is not None:
             self._dead_letters.end()
-        self._outgoing.clear()
-        self._send(self.core.close(reason).sends)
+        while self._outgoing:
+            outgoing = self._outgoing.popleft()
+            self._dispatcher.copies_room_bytes += outgoing.copied_bytes
+            self.core.recalled(outgoing.sends)
+        self._send(self.core.close(reason).sends, self._dispatcher.source, NO_COPIES)
 
     def _committed(self, outgoing: _Outgoing | None, confirmations: list[bytes]) -> None:
         """A step's commands are applied: its sends may leave, behind those of the steps before it."""
@@ -217,24 +249,64 @@ class ConsumerRunner:
         if outgoing is not None:
             outgoing.is_committed = True
         while self._outgoing and self._outgoing[0].is_committed:
-            self._send(self._outgoing.popleft().sends)
+            self._leave(self._outgoing.popleft())
         self._confirm(confirmations)
         self._hand_on()
+        if self._is_short:
+            self._is_short = False
+            self.step(self._dispatcher.now())
 
-    def _send(self, sends: list[DeliveryRun | StatusMessage]) -> None:
-        outbox = self._dispatcher.site.outbox
-        for send in sends:
-            if isinstance(send, StatusMessage):
-                outbox.send(send.to, reply=send.reply, hdr=send.hdr)
-            else:
-                self._deliver(send)
+    def _leave(self, outgoing: _Outgoing) -> None:
+        """Send what has waited."""
+        source = self._dispatcher.source
+        if not outgoing.copies:
+            self._send(outgoing.sends, source, NO_COPIES)
+            return
+        exists = self._dispatcher.messages.is_live
+        is_needed = not all(exists(seq) for seq in outgoing.copies)
+        self._steps_to_copy = STEPS_COPIED if is_needed else max(0, self._steps_to_copy - 1)
+        self._send(outgoing.sends, _Copies(outgoing.copies, source), outgoing.copies)
+        self._dispatcher.copies_room_bytes += outgoing.copied_bytes
 
-    def _deliver(self, run: DeliveryRun) -> None:
-        """What is not sent because it cannot be read counts as delivered, and is delivered again like all else."""
+    def _copy(self, outgoing: _Outgoing) -> None:
+        """Copy messages that are to be sent, the next ones first, as far as there is room."""
         try:
-            self._dispatcher.site.outbox.deliver(run, self._dispatcher.source)
+            for run in outgoing.sends:
+                for seq in () if isinstance(run, StatusMessage) else run.stream_seqs:
+                    found = self._dispatcher.messages.load(seq)
+                    if found is None:
+                        continue
+                    size = len(found.subject) + len(found.hdr) + len(found.payload)
+                    if size > self._dispatcher.copies_room_bytes:
+                        return
+                    outgoing.copies[seq] = found
+                    outgoing.copied_bytes += size
+                    self._dispatcher.copies_room_bytes -= size
         except StoreCorrupt as error:
             self._dispatcher.damaged(error)
+
+    def _send(
+        self, sends: list[DeliveryRun | StatusMessage], source: MessageSource, copies: Mapping[int, StoredLike]
+    ) -> None:
+        outbox = self._dispatcher.site.outbox
+        for send in sends:
+            if not isinstance(send, StatusMessage):
+                self._deliver(send, source, copies)
+            elif (status := self.core.last_word(send)) is not None:
+                outbox.send(status.to, reply=status.reply, hdr=status.hdr)
+            else:
+                self._is_short = True
+
+    def _deliver(self, run: DeliveryRun, source: MessageSource, copies: Mapping[int, StoredLike]) -> None:
+        """What is not sent because it cannot be read counts as delivered, and is delivered again like all else."""
+        try:
+            found = self._dispatcher.site.outbox.deliver(run, source)
+        except StoreCorrupt as error:
+            self._dispatcher.damaged(error)
+            return
+        if found < len(run.stream_seqs):
+            self.core.unsent(run, copies)
+            self._steps_to_copy, self._is_short = STEPS_COPIED, True
 
     def _confirm(self, replies: list[bytes]) -> None:
         for reply in replies:
@@ -284,6 +356,8 @@ def sends_at_once(dispatcher: ConsumerDispatcher, core: ConsumerCore) -> bool:
     config, extensions = core.config, core.extensions
     if extensions.strict_acks or extensions.key_order is not None:
         return False  # the next leader, or this one after a crash, has to know which delivery is the newest
+    if config.ack_policy is AckPolicy.NONE and dispatcher.messages.retains_by_acks:
+        return True  # its delivery acknowledges: with its commit the stream has the message no longer
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
 
 

@@ -147,10 +147,9 @@ class Selector:
         """True while the stream has the message."""
         return self._messages.is_live(seq)
 
-    def size(self, seq: int) -> int:
-        """Bytes of subject, headers and payload; 0 when the message is gone."""
-        found = self._messages.load(seq)
-        return 0 if found is None else len(found.subject) + len(found.hdr) + len(found.payload)
+    def load(self, seq: int) -> StoredLike | None:
+        """A message, None when it is gone."""
+        return self._messages.load(seq)
 
     def key(self, seq: int, rule: KeyRule) -> bytes | None:
         """What orders a message; None where it has no such token or header, or is gone."""

@@ -204,7 +204,7 @@ def test_the_window_grows_with_every_answer_up_to_its_limit() -> None:
     for number in range(6):
         limits.append(window.limit_bytes)
         assert window.sent(window.limit_bytes, 1)
-        window.ask(b"%d" % number)
+        window.ask(b"%d" % number, number)
         window.answered(b"another")
         assert window.asked_with
         window.answered(b"%d" % number)
