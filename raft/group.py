@@ -23,7 +23,7 @@ from jetraft.raft.turns import DISK_ERRORS
 from jetraft.store.disk.io import run_blocking
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt
+from jetraft.store.port import Checkpoint, GroupLog, StoreError
 
 if TYPE_CHECKING:
     from jetraft.store.model.manifest import Manifest
@@ -276,7 +276,7 @@ class Group:
         """Checkpoint and trim now, after a purge; with `replaces_older` all that an older checkpoint holds too."""
         now_ns = self._clock.mono_ns()
         checkpointer = self._checkpointer
-        if not self.turns.takes_part(now_ns) or checkpointer.is_held(now_ns):
+        if not self.turns.takes_part(now_ns) or self.turns.is_distrusted or checkpointer.is_held(now_ns):
             return
         if self.applied_index > checkpointer.index or (replaces_older and checkpointer.has_older):
             try:
@@ -321,7 +321,7 @@ class Group:
         """The log or the state machine is broken: take no part any more (rules 7 and 26)."""
         self.turns.fail(error, now_ns)
 
-    def distrust(self, error: StoreCorrupt | OSError) -> None:
+    def distrust(self, error: StoreError | OSError) -> None:
         """A read met damage: the group stops at the end of the turn, and its owner repairs it."""
         self.turns.distrust(error)
 

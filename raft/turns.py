@@ -5,7 +5,7 @@ Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready`
 what is queued, let the engine send. Nothing here awaits, and nothing here decides what Raft decides.
 
 An unexpected exception of apply stops the group (rule 26), as an error of the log does (rule 7): it takes no further
-part, and says so in `failed`.
+part, and says so in `failed`. Damage on this disk is none: applying does not fail for it (decision 127).
 """
 
 import logging
@@ -23,7 +23,7 @@ from jetraft.raft.outbox import RaftOutbox
 from jetraft.raft.proposals import Done, Outcome, Proposals
 from jetraft.raft.tenure import Tenure
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
+from jetraft.store.port import Entry, GroupLog, StoreError
 
 log_ = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Turns:
         self.outbox = RaftOutbox()
         self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
         self._persisted_token = -1
-        self._damage: StoreCorrupt | OSError | None = None
+        self._damage: StoreError | OSError | None = None
 
     # Events.
 
@@ -140,11 +140,17 @@ class Turns:
         self._perform(now_ns)
         self._mark_dirty()  # the peers hear of it at the end of the turn, also when the error was found outside of one
 
-    def distrust(self, error: StoreCorrupt | OSError) -> None:
+    @property
+    def is_distrusted(self) -> bool:
+        """Whether damage was met that is still to be repaired: no checkpoint may stand for what is applied now."""
+        return self._damage is not None
+
+    def distrust(self, error: StoreError | OSError) -> None:
         """A read met damage: the group stops at the end of the turn, and its owner has it repaired.
 
         Not at once: the reader is in the middle of something, and can still answer with an error. What is proposed
-        until then is refused.
+        until then is refused. If it was met while entries were applied, these count as applied, and are applied again
+        over the repaired log: the checkpoints are all older.
         """
         self._damage = self._damage or error
         self._mark_dirty()
@@ -188,6 +194,9 @@ class Turns:
         try:
             if self._committed:
                 self._apply(self._committed, now_ns)
+            if self._damage is not None:  # met by what was applied
+                self.fail(self._damage, now_ns)
+                return
             if self.tenure.term_led:
                 self._lead(now_ns)
             if self.proposals.queue:
@@ -211,7 +220,8 @@ class Turns:
         self.progress.notify()
         if self.applied_index < self._core.applicable_index:
             self._mark_dirty()
-        self._checkpointer.save_if_due(self.applied_index, now_ns)
+        if self._damage is None:
+            self._checkpointer.save_if_due(self.applied_index, now_ns)
 
     def _lead(self, now_ns: int) -> None:
         """Begin to admit once everything before the term is applied; answer reads."""

@@ -16,6 +16,7 @@ import trio
 from jetraft.cluster.consumers.account_bounds import server_limits_of, within
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.consumer_transitions import creation_of
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
@@ -33,6 +34,7 @@ from jetraft.store.model.validate_consumer import (
     with_kept_threshold,
 )
 from jetraft.store.model.versioning import stored_consumer
+from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,9 +123,7 @@ class ConsumerFrontend:
             check_extensions_update(existing.config, config)
         check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
-            command: commands.ConsumerCommand = commands.CreateConsumer(
-                name, encode_config(config), self._site.clock.unix_ns()
-            )
+            command = self._creation_of(name, config)
         elif existing.config == config and not begins_again:
             return ConsumerCreated(name, begins=False)
         else:
@@ -133,6 +133,12 @@ class ConsumerFrontend:
             return ConsumerCreated(name, begins=await self._reset(name, 0, command) is not None)
         is_new = await self._propose(command) and existing is None
         return ConsumerCreated(name, begins=is_new)
+
+    def _creation_of(self, name: str, config: ConsumerConfig) -> commands.ConsumerCommand:
+        try:
+            return creation_of(name, config, self._site.clock.unix_ns(), self._machine.store)
+        except StoreCorrupt as error:  # of a message that its start time has to be compared with
+            raise errors.STREAM_GENERAL_ERROR.with_values(err=str(error)) from error
 
     async def pause(self, name: str, until_ns: int | None) -> int | None:
         """Deliver nothing until then (Unix time; None or past: go on at once). Committed when this returns.

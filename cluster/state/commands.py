@@ -131,7 +131,10 @@ class NoteSource:
 
 @attrs.frozen
 class CreateConsumer:
-    """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
+    """A consumer exists from here on; it starts where its policy says, judged on the state at this entry.
+
+    A start time is judged by reading messages, so the leader does that, and proposes `RestoreConsumer`.
+    """
 
     name: str = attrs.field(validator=_TEXT)
     config: bytes = attrs.field(validator=_BYTES)  # JSON
@@ -246,7 +249,7 @@ class AckedLate:
 
 @attrs.frozen
 class RestoreConsumer:
-    """A consumer exists from here on, in the state that a backup says: ConsumerState.to_tuple, packed."""
+    """A consumer exists from here on, in the state that a backup or its leader says: ConsumerState.to_tuple, packed."""
 
     name: str = attrs.field(validator=_TEXT)
     config: bytes = attrs.field(validator=_BYTES)  # JSON

@@ -9,8 +9,10 @@ import msgpack
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.consumer_configs import read_config
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.store.model.config import ConsumerConfig, DeliverPolicy
 from jetraft.store.model.extensions import DEAD_LETTER
+from jetraft.store.port import StoreCorrupt
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING, ConsumerState
 
@@ -97,9 +99,41 @@ def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> Consum
     return state
 
 
+def creation_of(name: str, config: ConsumerConfig, created_ns: int, store: StreamStore) -> commands.ConsumerCommand:
+    """The command that creates a consumer. Raises StoreCorrupt when its start time meets a damaged message.
+
+    Applying must not read, so where a time decides, the command has the state with which the consumer begins.
+    """
+    creation = commands.CreateConsumer(name, encode_config(config), created_ns)
+    if config.deliver_policy is not DeliverPolicy.BY_START_TIME:
+        return creation
+    begun = ConsumerState(
+        name=name,
+        config=config,
+        created_ns=created_ns,
+        start_seq=store.seq_at_time(config.opt_start_time or 0),
+        config_json=creation.config,
+    )
+    return commands.RestoreConsumer(name, creation.config, msgpack.packb(begun.to_tuple()))
+
+
 def restored_consumer(command: commands.RestoreConsumer) -> ConsumerState:
-    """The state of a consumer that comes out of a backup."""
-    return ConsumerState.from_tuple(read_config(command.config, command.name), msgpack.unpackb(command.state))
+    """The state of a consumer that comes out of a backup, or that its leader has worked out (`creation_of`)."""
+    state = ConsumerState.from_tuple(read_config(command.config, command.name), msgpack.unpackb(command.state))
+    state.packed = msgpack.packb(state.to_tuple())
+    return state
+
+
+def _seq_at(store: StreamStore, ts_ns: int) -> int:
+    """The first message at or after a time, which is found by reading messages.
+
+    Leaders of this version do that before they propose, and `RestoreConsumer` has the result. In an entry of an earlier
+    version damage may be met, of which the store tells: then this sequence counts until the entry is applied again.
+    """
+    try:
+        return store.seq_at_time(ts_ns)
+    except (StoreCorrupt, OSError):
+        return max(store.first_seq, 1)
 
 
 def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
@@ -112,7 +146,7 @@ def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
         case DeliverPolicy.BY_START_SEQUENCE:
             return Start(max(config.opt_start_seq, store.first_seq, 1))
         case DeliverPolicy.BY_START_TIME:
-            return Start(store.seq_at_time(config.opt_start_time or 0))
+            return Start(_seq_at(store, config.opt_start_time or 0))
         case DeliverPolicy.LAST:
             return Start(store.last_match(store.visible(config.filters)) or store.last_seq + 1)
         case DeliverPolicy.LAST_PER_SUBJECT:

@@ -3,7 +3,10 @@
 One deterministic state machine over one log. Everything that changes a replica is an entry: messages, removals,
 configuration, and the life of consumers; what retention removes follows from applied state alone. So all replicas hold
 the same messages and the same consumer state at the same applied index. Applying never refuses: the leader has
-decided. The machine tells its `StreamEvents` what has changed; only a leader does something with it.
+decided. What it needs of a message is in the entry or in memory. Only an erasure, a digest and, in logs of earlier
+versions, a consumer's start time touch the disk: what is damaged there is reported (`StreamStore.distrust`), and the
+group stops before a checkpoint, is repaired, and applies the same entries again (decision 127). The machine tells its
+`StreamEvents` what has changed; only a leader does something with it.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from jetraft.store.frames.format import (
 from jetraft.store.model.config import RetentionPolicy, StreamConfig, stored_stream_config
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.subject import is_literal
+from jetraft.store.port import StoreError
 from jetraft.store.stream.chain import Chain
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -92,7 +96,7 @@ class StreamMachine:
             results.append(_APPLIERS[entry.kind](self, entry))
             messages_added = messages_added or entry.kind == Kind.MESSAGES
         self._entries_applied += len(entries)
-        self._events.applied(messages_added=messages_added)
+        self._tell(self._events.applied, messages_added=messages_added)
         return results
 
     def snapshot(self) -> bytes:
@@ -127,6 +131,13 @@ class StreamMachine:
         self.consumers = {consumer.name: consumer for consumer in found.consumers}
         self.hidden_consumers = sum(consumer.config.direct for consumer in self.consumers.values())
         self.mutations += 1
+
+    def _tell(self, event: Callable[..., None], *what: object, **how: object) -> None:
+        """Say what was applied. A leader then reads messages; damage that it meets there does not concern the entry."""
+        try:
+            event(*what, **how)
+        except (StoreError, OSError) as error:
+            self.store.distrust(error)
 
     def became_leader(self, term: int) -> None:
         """The state is complete: the replica may admit."""
@@ -259,7 +270,7 @@ class StreamMachine:
         self.store.hide(hidden_by(self.config))
         if (self.chain is not None) is not stream_extensions(config).chain:
             self.chain = Chain() if self.chain is None else None
-        self._events.config_changed(config)
+        self._tell(self._events.config_changed, config)
         return removed
 
     def _purged(self) -> None:
@@ -268,7 +279,7 @@ class StreamMachine:
         for consumer in self.consumers.values():
             consumer.packed = b""
             consumer.purged_below(first_seq)
-        self._events.purged(first_seq)
+        self._tell(self._events.purged, first_seq)
 
     # --- consumers
 
@@ -286,7 +297,7 @@ class StreamMachine:
                 else:
                     self.consumers[command.name] = restored_consumer(command)
                 self.hidden_consumers += self.consumers[command.name].config.direct
-                self._events.consumer_created(self.consumers[command.name])
+                self._tell(self._events.consumer_created, self.consumers[command.name])
             return consumer is None
         if consumer is None:
             return False
@@ -296,7 +307,7 @@ class StreamMachine:
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
-            self._events.consumer_updated(consumer, is_reset=isinstance(command, commands.ResetConsumer))
+            self._tell(self._events.consumer_updated, consumer, is_reset=isinstance(command, commands.ResetConsumer))
         return True
 
     def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
@@ -311,7 +322,7 @@ class StreamMachine:
             wanted = self.store.next_matches(self.store.visible(consumer.config.filters), 1, self.store.messages)
             mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
             self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
-        self._events.consumer_deleted(consumer)
+        self._tell(self._events.consumer_deleted, consumer)
 
     @property
     def vanished(self) -> int:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
     from jetraft.store.model.state import ClusterInfo, ConsumerInfo, StreamInfo
-    from jetraft.store.port import GroupLog, StoreCorrupt
+    from jetraft.store.port import GroupLog, StoreError
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StoreStatistics
 
@@ -381,8 +381,8 @@ class StreamReplica:
         if reshaper is not None:
             reshaper.end()
 
-    def _damaged(self, error: StoreCorrupt) -> None:
-        """A message could not be read: have this replica repaired now, not when the scrub comes by."""
+    def _damaged(self, error: StoreError | OSError) -> None:
+        """Bytes could not be read or overwritten: have this replica repaired now, not when the scrub comes by."""
         if self._group is not None:
             self._group.distrust(error)
 

@@ -14,7 +14,7 @@ from jetraft.store.port import StoreCorrupt, StoreMisplaced, StoreNewer, StoreRe
 FAILURES: Final = (StoreCorrupt, StoreRefused, OSError)
 
 # Errors of the medium or the file system that concern these bytes. Others (no descriptor, no memory) are temporary.
-_DAMAGE: Final = frozenset({errno.EIO, errno.ENOENT, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ})
+DAMAGE_ERRNOS: Final = frozenset({errno.EIO, errno.ENOENT, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ})
 
 
 def verdict(failures: Sequence[Exception]) -> Exception:
@@ -26,7 +26,7 @@ def verdict(failures: Sequence[Exception]) -> Exception:
     """
     assert failures
     for error in failures:
-        if isinstance(error, OSError) and error.errno not in _DAMAGE:
+        if isinstance(error, OSError) and error.errno not in DAMAGE_ERRNOS:
             return error
     what = "; ".join(map(str, failures))
     if any(isinstance(error, StoreNewer) for error in failures):

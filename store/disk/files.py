@@ -1,9 +1,9 @@
 """Operations on whole files: read, read around unreadable sectors, replace atomically."""
 
-import errno
 from pathlib import Path
 from typing import Final
 
+from jetraft.store.disk.copies import DAMAGE_ERRNOS
 from jetraft.store.disk.io import Disk
 
 TMP_SUFFIX: Final = ".tmp"
@@ -34,7 +34,7 @@ def readable(disk: Disk, fd: int) -> bytes:
     try:
         return disk.read(fd, size, 0)
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in DAMAGE_ERRNOS:
             raise
     return b"".join(_read_page(disk, fd, at, min(_PAGE_BYTES, size - at)) for at in range(0, size, _PAGE_BYTES))
 
@@ -43,7 +43,7 @@ def _read_page(disk: Disk, fd: int, at: int, size: int) -> bytes:
     try:
         return disk.read(fd, size, at)
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in DAMAGE_ERRNOS:
             raise
         return bytes(size)
 

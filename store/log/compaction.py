@@ -5,6 +5,9 @@ other frames the content of messages that are removed from the stream. Both must
 taken, because the next start may use either checkpoint. So a `Plan` has the applied index at which it was made, and is
 carried out when both checkpoints are at or above it. A message that was removed never becomes live again.
 
+An entry that is lost has no live message, so its placeholder goes too, and with the file the damage in it: what is lost
+is in both checkpoints by then. Of a damaged frame with sound messages memory has the frame that goes into the new file.
+
 The remaining frames are thinned (store/frames/_thin.pyx) and written to a new file, with skips in place of missing
 entries. The file is fsynced, read back from the device and compared; then it is renamed over the old one. A crash
 leaves one or the other. The last frame always stays, so the block still proves its last index and term. In this process
@@ -17,13 +20,15 @@ Reading and writing block and run in a thread; plan and exchange belong to the t
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import attrs
 
 from jetraft.store.blocks.builder import BlockBuilder
-from jetraft.store.disk.files import TMP_SUFFIX, read_file
+from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Batch, Disk
 from jetraft.store.frames._frame import parse_header, scan, verify
 from jetraft.store.frames._thin import expand, thin
@@ -83,6 +88,7 @@ class Source:
     indexes: "array[int] | None"
     used: int
     revision: int
+    replaced: Mapping[int, bytes] = MappingProxyType({})  # by number: what memory has for frames that are damaged here
 
     def index_of(self, number: int) -> int:
         """The log index of a frame of the block."""
@@ -130,7 +136,7 @@ def open_frame(data: bytes, place: int, cipher: GroupCipher | None, serial: int,
 def compact(place: LogPlace, source: Source, live: Live, *, compressed: bool = False) -> Compacted:
     """Write what remains of a block to a new file, durably. Blocking. Raises StoreCorrupt, StoreRefused, OSError."""
     cipher = None if place.cipher is None else place.cipher.fresh()
-    data = read_file(place.disk, source.path)
+    data = read_readable(place.disk, source.path)  # what cannot be read fails its frame's checksum: that is damage
     builder = BlockBuilder(
         incarnation=place.identity.incarnation,
         first_index=source.head.first_index,
@@ -143,7 +149,9 @@ def compact(place: LogPlace, source: Source, live: Live, *, compressed: bool = F
     first = 0  # of the next frame's sequences
     last_number = len(source.offsets) - 1
     for number, seqs in _staying(source, live):
-        frame = open_frame(data, source.places[number], cipher, source.head.serial, what=str(source.path))
+        frame = source.replaced.get(number)
+        if frame is None:
+            frame = open_frame(data, source.places[number], cipher, source.head.serial, what=str(source.path))
         kept = _thinned(frame, live.seqs[first : first + seqs], what=str(source.path))
         builder.add(source.index_of(number), (pack(kept) or kept) if compressed else kept)
         offsets.append(source.offsets[number])

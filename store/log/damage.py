@@ -9,7 +9,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -24,6 +24,9 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import MAX_SEQ
 from jetraft.store.model import index_ranges
 from jetraft.store.port import Checkpoint, Entry, FrameRef
+
+if TYPE_CHECKING:
+    from jetraft.store.log.salvage import Salvaged
 
 log_ = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class Damage:
         self.lost: index_ranges.Ranges = ()  # damaged entries that no member has: see `give_up`
         self._image: tuple[tuple[int, int], Image | None] = (0, 0), None  # the last image made, with (block, revision)
         self.returned: dict[int, bytes] = {}  # true frames of entries that were given up and came back
-        self.salvaged: dict[int, bytes] = {}  # damaged frames with their sound records: see store/log/salvage.py
+        self.salvaged: dict[int, Salvaged] = {}  # damaged frames with their sound records
 
     def identify(self, identities: Iterable[Point], term_max: int | None) -> None:
         """Mark the terms of damaged entries as unknown, except where `identities` give them.
@@ -144,6 +147,7 @@ class Damage:
             for low, high in index_ranges.merged([*self._replaced, *self.damaged_entries]):
                 if low <= block.last_index and high >= block.first_index:
                     self._spread(block, max(low, block.first_index), min(high, block.last_index))
+                    self._mend(block, max(low, block.first_index), min(high, block.last_index))
         covered = [index for index in gone if index <= covered_index]
         if covered:
             self._blocks.begin_after(self._known_from(covered[-1]))
@@ -163,7 +167,8 @@ class Damage:
         frames = [self._reader.in_memory(block, block.offsets[number]) for number in numbers]
         at, offsets = 0, []
         for number, frame in zip(numbers, frames, strict=True):
-            at = max(at, block.offsets[number])
+            salvaged = self.salvaged.get(block.index_of(number)) if block.stored is None else None
+            at = max(at, block.offsets[number], 0 if salvaged is None else salvaged.place)
             offsets.append(at)
             at += FRAME_HEADER_BYTES if frame is None else len(frame)
         if at > (block.offsets[numbers.stop] if numbers.stop < len(block.offsets) else max(block.used, at)):
@@ -174,6 +179,32 @@ class Damage:
             block.offsets[number] = offset
             if frame is not None:
                 self._reader.buffer(block, offset, frame)
+
+    def _mend(self, block: Block, low: int, high: int) -> None:
+        """Note where the salvaged frames of one damaged range are in the file: they can be overwritten there."""
+        end = 0
+        for number in range(block.number_from(low), block.number_from(high + 1)):
+            index, offset = block.index_of(number), block.offsets[number]
+            salvaged = self.salvaged.get(index)
+            if block.stored is not None:
+                block.stored[number] = max(block.stored[number], end, 0 if salvaged is None else salvaged.place)
+            if salvaged is not None and self._reader.in_memory(block, offset) is salvaged.frame:
+                self._reader.mend(block, number, salvaged.frame)
+                end = salvaged.place + len(salvaged.frame)
+
+    def is_in(self, block: Block) -> bool:
+        """Whether an entry of a block is damaged in its file: lost, or replaced in memory."""
+        ranges = (*self.damaged_entries, *self._replaced, *self.lost)
+        return any(first <= block.last_index and last >= block.first_index for first, last in ranges)
+
+    def can_be_replaced(self, block: Block) -> bool:
+        """Whether memory has a frame for every damaged entry of a block."""
+        return not any(first <= block.last_index and last >= block.first_index for first, last in self.damaged_entries)
+
+    def is_gone_from(self, block: Block) -> None:
+        """Note that the file of a block has no damage any more, because it was rewritten, or dropped."""
+        self._replaced = index_ranges.outside(self._replaced, block.first_index, block.last_index)
+        self.lost = index_ranges.outside(self.lost, block.first_index, block.last_index)
 
     def _known_from(self, index: int) -> int:
         """The first entry at or after `index` whose term is known: it can be the boundary of the log."""
@@ -190,8 +221,8 @@ class Damage:
         """
         low, high = self._blocks.terms.bounds(index) or (self._term_below(index), TERM_MAX)
         salvaged = self.salvaged.get(index)
-        if salvaged is not None and low <= parse_header(salvaged).term <= high:
-            return salvaged
+        if salvaged is not None and low <= parse_header(salvaged.frame).term <= high:
+            return salvaged.frame
         return placeholder_frame(index, low, self._incarnation)
 
     def image(self, block: Block) -> Image | None:

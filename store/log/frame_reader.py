@@ -7,7 +7,6 @@ A window has bytes that are written and that no rewriting touches; every frame t
 where it is looked for first.
 """
 
-import errno
 import logging
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -16,6 +15,7 @@ from jetraft.store.blocks._window import Window
 from jetraft.store.blocks.block import Block, entry_of
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.blocks.proofs import untagged
+from jetraft.store.disk.copies import DAMAGE_ERRNOS
 from jetraft.store.disk.io import Disk
 from jetraft.store.frames._frame import entry_frame, make_mark, parse_header, verify
 from jetraft.store.frames._thin import expand, thin_like
@@ -44,7 +44,18 @@ FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 class FrameReader:
     """The frames of one log by block and offset."""
 
-    __slots__ = ("_cipher", "_disk", "_incarnation", "_log", "_open", "_rewriting", "_unwritten", "cache", "files")
+    __slots__ = (
+        "_cipher",
+        "_disk",
+        "_incarnation",
+        "_log",
+        "_mended",
+        "_open",
+        "_rewriting",
+        "_unwritten",
+        "cache",
+        "files",
+    )
 
     def __init__(self, disk: Disk, cache: BlockCache, incarnation: int, cipher: GroupCipher | None = None) -> None:
         self._disk = disk
@@ -54,6 +65,7 @@ class FrameReader:
         self._cipher = cipher
         self._unwritten: dict[tuple[int, int], bytes] = {}  # by (block, offset): no file has them yet
         self._rewriting: dict[tuple[int, int], bytes] = {}  # by (block, offset): written over older frames
+        self._mended: dict[tuple[int, int], bytes] = {}  # by (block, number): for frames that are damaged there
         self._open: dict[int, int] = {}  # block -> descriptor, least recently used first
         self.files: dict[int, BlockFile] = {}  # by block number
 
@@ -67,8 +79,20 @@ class FrameReader:
         """Drop a frame that is in its file now, or was cut."""
         self._unwritten.pop((block.number, offset), None)
 
+    def mend(self, block: Block, number: int, frame: bytes) -> None:
+        """Take this frame, salvaged from a damaged one, for the form of that one: as long, and stored as it is."""
+        self._mended[block.number, number] = frame
+
+    def replaced(self, block: Block) -> dict[int, bytes]:
+        """The frames, by number, that memory has in place of damaged ones in the file of a block at rest."""
+        waiting = [(at, frame) for (number, at), frame in self._unwritten.items() if number == block.number]
+        return {bisect_left(block.offsets, at): frame for at, frame in waiting}
+
     def rewriting(self, block: Block, offset: int, frame: bytes) -> Rewriting:
-        """Replace a frame for readers; returns what to write. `rewritten` says when the file has it."""
+        """Replace a frame for readers; returns what to write. `rewritten` says when the file has it.
+
+        Raises StoreCorrupt, OSError, and changes nothing, when the form of a frame in a compacted block cannot be read.
+        """
         key = block.number, offset
         index = block.index_at(offset)
         assert index is not None
@@ -78,6 +102,8 @@ class FrameReader:
         file, place, is_sealed = self.files[block.number], block.place_of(number), self.is_sealed(block)
         item = Rewriting(file=file, frame=frame, place=place, stored=stored, is_sealed=is_sealed)
         self._rewriting[key] = frame
+        if (block.number, number) in self._mended:
+            self._mended[block.number, number] = stored
         if key in self._unwritten:
             self._unwritten[key] = frame
         self.cache.replace((self._log, *key), frame)
@@ -207,6 +233,8 @@ class FrameReader:
         file = self.files[block.number]
         if file.sealed is None:
             header = self._read(block, FRAME_HEADER_BYTES, block.place_of(0))
+            if len(header) < FRAME_HEADER_BYTES:
+                raise StoreCorrupt(f"{file.path}: shorter than its first frame")
             file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
         return file.sealed
 
@@ -270,6 +298,9 @@ class FrameReader:
 
     def _stored(self, block: Block, number: int) -> bytes:
         """A frame as its file has it, decrypted. Raises StoreCorrupt."""
+        mended = self._mended.get((block.number, number))
+        if mended is not None:
+            return mended
         file, place = self.files[block.number], block.place_of(number)
         data = self._read(block, block.place_end(number) - place, place)
         if not verify(data):
@@ -277,11 +308,14 @@ class FrameReader:
         return self._unsealed(file, place, data[: parse_header(data).length])
 
     def _read(self, block: Block, size: int, offset: int) -> bytes:
-        """Bytes of a block's file. Raises StoreCorrupt when the device cannot read them."""
+        """Bytes of a block's file; fewer where it is too short.
+
+        Raises StoreCorrupt when they cannot be read or the file is gone; OSError when that may pass: no descriptor.
+        """
         try:
             return self._disk.read(self._descriptor(block.number), size, offset)
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno not in DAMAGE_ERRNOS:
                 raise
             raise StoreCorrupt(f"{self.files[block.number].path}: byte {offset} cannot be read: {error}") from error
 
@@ -305,8 +339,9 @@ class FrameReader:
         self._drop_windows(block.number)
 
     def reload(self, number: int, written: int) -> None:
-        """Note that the file of a block was replaced by another one, with so many bytes."""
+        """Note that the file of a block was replaced by another one, with so many bytes, and has no damage."""
         file = self.files[number]
+        self._forget_replaced(number)
         file.written, file.sealed, file.is_read_singly = written, self._cipher is not None, False
         self._drop_windows(number)
         fd = self._open.pop(number, None)
@@ -317,6 +352,7 @@ class FrameReader:
         """Drop a block: close its descriptor for reading, and return its file."""
         for key in [key for key in self._rewriting if key[0] == number]:
             del self._rewriting[key]
+        self._forget_replaced(number)
         self._drop_windows(number)
         fd = self._open.pop(number, None)
         if fd is not None:
@@ -334,6 +370,12 @@ class FrameReader:
                 self._disk.close_file(file.fd)
                 file.fd = None
         self._unwritten.clear()
+
+    def _forget_replaced(self, number: int) -> None:
+        """Drop the frames that memory has in place of damaged ones: the file has them, or is gone."""
+        for frames in (self._unwritten, self._mended):
+            for key in [key for key in frames if key[0] == number]:
+                del frames[key]
 
     def _drop_windows(self, number: int) -> None:
         self.cache.ahead.drop_block((self._log, number))

@@ -6,6 +6,8 @@ the message that it hit (store/frames/_holes.pyx); in the frame's header of 48 b
 The files stay as they are, so every opening has the same result.
 """
 
+import attrs
+
 from jetraft.store.blocks.damage_scan import Gap
 from jetraft.store.disk.files import read_readable
 from jetraft.store.frames._frame import find_mark, parse_header
@@ -15,9 +17,17 @@ from jetraft.store.log.recovery import FoundBlock
 from jetraft.store.log.write_queue import LogPlace
 
 
-def salvaged(place: LogPlace, damaged: tuple[FoundBlock, ...]) -> dict[int, bytes]:
-    """Frames with holes, by index, of damaged entries that have a sound record. Blocking. Raises OSError."""
-    found: dict[int, bytes] = {}
+@attrs.frozen(kw_only=True, slots=True)
+class Salvaged:
+    """A frame with holes in place of damaged records, as long as the damaged one, and where that one starts."""
+
+    frame: bytes
+    place: int
+
+
+def salvaged(place: LogPlace, damaged: tuple[FoundBlock, ...]) -> dict[int, Salvaged]:
+    """What is left, by index, of damaged entries that have a sound record. Blocking. Raises OSError."""
+    found: dict[int, Salvaged] = {}
     for item in damaged:
         if item.gaps and item.is_there:
             data = read_readable(place.disk, place.log / block_name(item.head))
@@ -26,15 +36,15 @@ def salvaged(place: LogPlace, damaged: tuple[FoundBlock, ...]) -> dict[int, byte
     return found
 
 
-def _of_gap(data: bytes, gap: Gap, incarnation: int) -> dict[int, bytes]:
+def _of_gap(data: bytes, gap: Gap, incarnation: int) -> dict[int, Salvaged]:
     """The frames of a gap, from the first one on, as long as each one tells where the next starts."""
-    found: dict[int, bytes] = {}
+    found: dict[int, Salvaged] = {}
     at, end = gap.start, min(gap.end, len(data))
     for index in range(gap.first_index, gap.last_index + 1):
         frame = salvage(data, offset=at, end=end, incarnation=incarnation, index=index)
         if frame is None:
             break
-        found[index] = frame
+        found[index] = Salvaged(frame=frame, place=at)
         at += parse_header(frame).length
         if find_mark(data[: at + MARK_BYTES], offset=at, incarnation=incarnation) == at:
             at += MARK_BYTES

@@ -104,6 +104,7 @@ class BlockUpkeep:
         self._blocks.drop(blocks)
         self._dropped = self._state.write_queue.dropped = index_ranges.merged([*self._dropped, *gone])
         for block in blocks:
+            self._damage.is_gone_from(block)
             self._tail.remove(block)
         self._state.token += 1
 
@@ -123,6 +124,7 @@ class BlockUpkeep:
             indexes=block.indexes,
             used=block.used,
             revision=file.revision,
+            replaced=self._reader.replaced(block) if self._damage.is_in(block) else {},
         )
 
     def exchange(self, compacted: Compacted) -> bool:
@@ -140,6 +142,7 @@ class BlockUpkeep:
         block.sealed_last_index = block.last_index
         block.offsets, block.stored, block.indexes = compacted.offsets, compacted.places, compacted.indexes
         block.used = compacted.used
+        self._damage.is_gone_from(block)
         self._blocks.note_holes()
         return True
 
@@ -156,9 +159,11 @@ class BlockUpkeep:
         """A block that is whole on disk and that no unfinished change touches; None for any other."""
         if self._state.failed is not None or self._state.is_closed:
             return None
-        if self._damage.lost or number not in self._reader.files:
+        if number not in self._reader.files:
             return None
         block = self._blocks.numbered(number)
+        if not self._damage.can_be_replaced(block):
+            return None
         is_touched = any(
             any(retired is block for retired, _ in queue.retired)
             or any(segment.block is block for segment in queue.segments)
@@ -169,7 +174,7 @@ class BlockUpkeep:
         return block if is_at_rest else None
 
     def scrub_targets(self) -> list[Target]:
-        """The blocks to scrub: full, on disk and not being overwritten."""
+        """The blocks to scrub: full, on disk, not being overwritten, and without damage that is known."""
         rewriting = {number for queue in self._durability.unwritten() for number, _ in queue.rewrites}
         return [
             Target(
@@ -181,5 +186,5 @@ class BlockUpkeep:
             )
             for block in self._blocks
             if block is not self._state.growing and block.last_seq != MAX_SEQ and block.number not in rewriting
-            if block.last_index <= self._durability.durable_index and not self._damage.lost
+            if block.last_index <= self._durability.durable_index and not self._damage.is_in(block)
         ]

@@ -46,6 +46,12 @@ def without(ranges: Ranges, index: int) -> Ranges:
     return tuple(found)
 
 
+def outside(ranges: Ranges, first: int, last: int) -> Ranges:
+    """The ranges without the indexes first..last."""
+    below = tuple((low, min(high, first - 1)) for low, high in ranges if low < first)
+    return below + tuple((max(low, last + 1), high) for low, high in ranges if high > last)
+
+
 def within(ranges: Ranges, first: int, last: int) -> Ranges:
     """The intersection of the ranges with first..last."""
     return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)

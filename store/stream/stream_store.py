@@ -30,7 +30,7 @@ from jetraft.store.frames.format import (
 from jetraft.store.frames.placeholder import MESSAGES_MAX, is_placeholder
 from jetraft.store.model.index_ranges import merged
 from jetraft.store.model.state import LostStreamData, StreamState
-from jetraft.store.port import Entry, GroupLog, StoreCorrupt
+from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
 from jetraft.store.stream._records import RecordReader, StoredMessage
 from jetraft.store.stream._seqset import PackedRanges
 from jetraft.store.stream.indexed_stream import IndexedStream
@@ -79,11 +79,12 @@ class StreamStore(IndexedStream):
         *,
         size_model: SizeModel = SizeModel.FILE,
         first_seq: int = 0,
-        on_damage: Callable[[StoreCorrupt], None] = lambda _error: None,
+        on_damage: Callable[[StoreError | OSError], None] = lambda _error: None,
     ) -> None:
         """An empty store; apply entries or `restore` next. The first message gets `first_seq`, 0: 1, at most SEQ_MAX.
 
-        `on_damage` is called for every frame that a read finds damaged, before the reader gets the error.
+        `on_damage` is called for every frame that a read finds damaged, before the reader gets the error. Applying has
+        no one to give an error to: `on_damage` alone hears of it then, and has the log repaired and applied again.
         """
         self._log = log
         self._on_damage = on_damage
@@ -138,7 +139,8 @@ class StreamStore(IndexedStream):
         """Remove messages, return the sequences that were live.
 
         With `erase` their bytes are overwritten too, if the log supports that; otherwise they stay in the block until
-        it is dropped.
+        it is dropped. Where the bytes cannot be overwritten now, `on_damage` hears of it, and the entry counts as
+        applied: it is applied again, before any checkpoint, once the log is repaired.
         """
         if not self._lost:
             return self._remove(seqs, erase=erase)
@@ -155,7 +157,10 @@ class StreamStore(IndexedStream):
         for seq in seqs:
             place = self._index.place(seq)
             if place is not None:
-                self._log.erase_record(*place)
+                try:
+                    self._log.erase_record(*place)
+                except (StoreError, OSError) as error:
+                    self._on_damage(error)
                 self._index.remove(seq)
                 removed.append(seq)
         self.records.forget()
@@ -310,6 +315,10 @@ class StreamStore(IndexedStream):
             self._oldest = (seq, ts_ns)
         return ts_ns
 
+    def distrust(self, error: StoreError | OSError) -> None:
+        """Report damage that was met while an entry was applied."""
+        self._on_damage(error)
+
     # -- restart --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
@@ -411,7 +420,7 @@ class StreamStore(IndexedStream):
     def _ts_of(self, seq: int) -> int:
         try:
             ts_ns = self.records.ts_of(seq)
-        except StoreCorrupt as error:
+        except (StoreCorrupt, OSError) as error:
             self._on_damage(error)
             raise
         assert ts_ns is not None

@@ -73,6 +73,7 @@ class LossyDisk:
         self._doomed: dict[LossyBatch, OSError] = {}  # they follow one that failed
         self._followers: dict[LossyBatch, LossyBatch] = {}  # by the batch before them
         self._faults: dict[str, int] = {}
+        self._lasting_faults: dict[str, int] = {}
         self.available_bytes: int | None = None  # the largest file that can be reserved now; None: any
 
     # Disk
@@ -240,6 +241,15 @@ class LossyDisk:
         """Let the next `open`, `read`, `write`, `sync`, `allocate`, `truncate`, `rename` or `unlink` fail."""
         self._faults[operation] = errno
 
+    def fail_always(self, operation: str, errno: int) -> None:
+        """Let all of these operations fail, until `recover`."""
+        self._lasting_faults[operation] = errno
+
+    def recover(self) -> None:
+        """No operation fails any more."""
+        self._faults.clear()
+        self._lasting_faults.clear()
+
     def flip_bit(self, path: Path, offset: int) -> None:
         """Damage one bit of a file, on the device and in memory. What waited for a sync reaches the device first.
 
@@ -259,6 +269,13 @@ class LossyDisk:
         file.sync()
         for data in (file.durable, file.data):
             data[: min(size, len(data))] = bytes(min(size, len(data)))
+
+    def cut(self, path: Path, size: int) -> None:
+        """Damage a file in the same way: only its first bytes are left."""
+        file = self._directory(path.parent).names[path.name]
+        assert isinstance(file, LossyFile)
+        file.sync()
+        del file.durable[size:], file.data[size:]
 
     def read_whole(self, path: Path) -> bytes:
         """A file as readers see it."""
@@ -324,7 +341,7 @@ class LossyDisk:
         self._directory(path.parent).remove(path.name)
 
     def _raise_fault(self, name: str) -> None:
-        errno = self._faults.pop(name, None)
+        errno = self._faults.pop(name, None) or self._lasting_faults.get(name)
         if errno is not None:
             raise OSError(errno, f"{name}: ordered to fail")
 

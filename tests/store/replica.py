@@ -1,7 +1,7 @@
 """A stream's log and store as a replica has them: entries applied in order, checkpoints, restarts; for tests."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -34,6 +34,7 @@ class Replica:
         self.options = options
         self.limits = limits or StoreLimits()
         self.plans: list[Plan] = []
+        self.sums = False  # whether messages have checksums of their own
         self.compressed = False  # whether blocks that are compacted are packed too
         self.start()
         if not self.log.hard_state.term:
@@ -59,7 +60,11 @@ class Replica:
 
     def opened(self) -> "FileLog":
         """The log as it is on disk."""
-        return open_log(ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options)
+        log = open_log(ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options)
+        if log.damaged_entries:  # as the only member of a group has it repaired
+            log.repair.salvage()
+            log.repair.give_up(log.damaged_entries)
+        return log
 
     def restart(self) -> None:
         self.log.close()
@@ -78,15 +83,15 @@ class Replica:
             _frame.make_record(subject, hdr, payload, ts_ns=self.log.last_index + 1)
             for subject, hdr, payload in messages
         ]
-        self._append(Kind.MESSAGES, records, first_seq=self.store.next_seq, count=len(records))
+        self._append(Kind.MESSAGES, records, first_seq=self.store.next_seq, count=len(records), summed=self.sums)
 
     def command(self, name: str, *arguments: object) -> None:
         """An entry that removes: `remove` seqs erase, `purge` subject, `remove_below` seq."""
         self._append(Kind.STREAM_OP, [msgpack.packb((name, *arguments))])
 
-    def _append(self, kind: Kind, body: list[bytes], *, first_seq: int = 0, count: int = 0) -> None:
+    def _append(self, kind: Kind, body: list[bytes], **fields: Any) -> None:
         index = self.log.last_index + 1
-        frame = _frame.seal(kind, index=index, term=1, incarnation=7, body=body, first_seq=first_seq, count=count)
+        frame = _frame.seal(kind, index=index, term=1, incarnation=7, body=body, **fields)
         entry = Entry(index=index, term=1, kind=kind, frame=frame)
         self.log.append([entry])
         self.settle()
