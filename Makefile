@@ -83,7 +83,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)

@@ -191,6 +191,7 @@ def _site_maker(
         link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
         is_table_proved=lambda: requests.currency.is_proved,
+        level_in_use=lambda: shared.machine.table.feature_level,
         has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
         confirm_read=requests.reads.confirm,

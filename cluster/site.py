@@ -10,6 +10,7 @@ import attrs
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
@@ -57,6 +58,7 @@ class Site:
     handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
+    level_in_use: Callable[[], int] = attrs.field(default=lambda: LEVEL)  # that entries may use, by the table
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     # Calls back when a replica here has all that is committed now, or cannot know.

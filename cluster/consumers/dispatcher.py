@@ -394,7 +394,7 @@ class ConsumerDispatcher:
         is_awaited, self._is_urgent = self._is_urgent, False
         if not self._notes:
             return
-        body = commands.encode_consumer_commands(self._notes.take())
+        body = commands.encode_consumer_commands(self._notes.take(), self.site.level_in_use())
         committed, self._committed = self._committed, []
 
         def done(outcome: Outcome, _result: object) -> None:

@@ -9,7 +9,7 @@ understood.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import attrs
 import msgpack
@@ -18,6 +18,7 @@ from jetraft.cluster.state.assignment import Former, StreamAssignment
 from jetraft.store.model.config import Placement, StreamConfig, stored_stream_config
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
+from jetraft.store.model.forms import FORMS
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.jsoncodec import encode as encode_json
 
@@ -133,6 +134,17 @@ Command = (
     | RemoveTemplate
     | RaiseLevel
 )
+
+
+_LEVELS: Final[dict[type[Command], int]] = {
+    kind: FORMS[f"meta {kind.__name__}: {' '.join(field.name for field in attrs.fields(kind))}"]
+    for kind in get_args(Command)
+}
+
+
+def level_needed_by(command: Command) -> int:
+    """The feature level that the command itself needs; what is in it may need more (frontend.py)."""
+    return _LEVELS[type(command)]
 
 
 def encode(command: Command) -> bytes:

@@ -27,6 +27,7 @@ from jetraft.cluster.meta.commands import (
     SettleStream,
     decode,
     encode,
+    level_needed_by,
 )
 from jetraft.cluster.meta.machine import CommandVerdict, MetaMachine
 from jetraft.cluster.meta.origins import check_origins_fit, with_direct_gets
@@ -38,7 +39,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.extensions import TEMPLATE, check_stream_extensions, check_stream_extensions_update
-from jetraft.store.model.feature_level import FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
+from jetraft.store.model.feature_level import BASE, FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -367,6 +368,16 @@ class MetaFrontend:
         suffix = "".join(self._rng.choice(ALPHABET) for _ in range(GROUP_SUFFIX_CHARS))
         return GroupId(f"S-R{config.num_replicas}{letter}-{suffix}")
 
+    async def raise_to_base(self) -> None:
+        """Have the table at the level of the oldest version that takes part, once all members say that they know it.
+
+        Raises Moved or AnswerLost. Nothing is said where members are away or older: what needs the level is written as
+        they know it (cluster/state/commands.py), or asks for it by itself.
+        """
+        self._require_leadership()
+        if self._machine.table.feature_level < BASE and not self._cluster.behind(BASE):
+            await self._raise_level(BASE, "what every server knows")
+
     def _needed_by(self, command: Command) -> tuple[int, str]:
         match command:
             case AddTemplate():
@@ -380,7 +391,9 @@ class MetaFrontend:
             case AdoptStream(row=row):
                 needed = needed_by(row.config, self._level_keys)
                 return needed if row.former is None else max(needed, (MOVES, "a move"))
-        return FIRST, ""
+            case RaiseLevel():
+                return FIRST, ""  # every member knows the level that it names
+        return level_needed_by(command), f"{type(command).__name__} in the table"
 
     async def _raise_level(self, level: int, feature: str) -> None:
         """Have the table at this feature level. Raises ApiError when a member does not know it or is away."""

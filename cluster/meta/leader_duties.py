@@ -1,6 +1,7 @@
 """What the meta leader looks after, beside requests: names, voters, and replicas on nodes that are no members any more.
 
 - Nodes that came since get their names into the table.
+- The table has the feature level of the oldest version that takes part, once all members are linked and know it.
 - A node that has joined (raft/recovery/joining.py) is a learner, and votes when it has caught up.
 - A stream with a peer that was removed from the cluster gets another one, when there is one.
 
@@ -94,6 +95,7 @@ class LeaderDuties:
             return PAUSE_MAX_NS
         self._reshaper.look()
         try:
+            await self._frontend.raise_to_base()
             await self._frontend.name_nodes()
             stuck = await self._frontend.heal(group.members)
         except Moved:

@@ -128,7 +128,15 @@ class Origins:
     def _source_of(self, origin: StreamSource, stream: str) -> OriginReader:
         subjects = SubjectChanges(origin.subject_transforms, self._site.rng.randrange)
         begun = self._positions.pop(key_of(origin), 0)
-        intake = SourceIntake(self._group, self._machine, self._leader, origin, subjects=subjects, behind=begun)
+        intake = SourceIntake(
+            self._group,
+            self._machine,
+            self._leader,
+            origin,
+            subjects=subjects,
+            behind=begun,
+            level_in_use=self._site.level_in_use,
+        )
         metadata = self._metadata("src", stream)
         return OriginReader(self._site, origin, intake, stream=stream, letter="S", metadata=metadata)
 

@@ -17,9 +17,10 @@ from jetraft.cluster.state.source_header import SourcePosition, header_parts, he
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import message
+from jetraft.store.model.feature_level import LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jetraft.cluster.origins.asking import Answer
     from jetraft.cluster.origins.deliveries import Arrived, Deliveries
@@ -59,8 +60,13 @@ class SourceIntake:
         *,
         subjects: SubjectChanges,
         behind: int = 0,
+        level_in_use: Callable[[], int] = lambda: LEVEL,
     ) -> None:
-        """`behind` is the position that was reached in this term, which may not be applied."""
+        """`behind` is the position that was reached in this term, which may not be applied.
+
+        `level_in_use` is a feature level. Below that of notes the next leader reads again what is passed over here.
+        """
+        self._level_in_use = level_in_use
         self._group = group
         self._machine = machine
         self._leader = leader
@@ -129,5 +135,6 @@ class SourceIntake:
         return encode_capture(subject, hdr=message.append(hdr, message.STREAM_SOURCE, value), payload=arrived.payload)
 
     def _note(self) -> None:
-        body = commands.encode_stream_command(commands.NoteSource(self._key, self._seq, self._identity))
-        self._group.propose(Proposal(kind=Kind.STREAM_OP, body=body))
+        note = commands.at_level(commands.NoteSource(self._key, self._seq, self._identity), self._level_in_use())
+        if note is not None:
+            self._group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(note)))

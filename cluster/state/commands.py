@@ -4,6 +4,9 @@ A STREAM_OP entry holds one command about the stream; a CONSUMER_OP entry holds 
 batched per turn. Bodies are msgpack: a command is its tag followed by its fields. Commands name sequences and times
 explicitly, so that applying one needs neither a clock nor a decision, and never fails on a healthy log. Sets of
 sequences are `Runs`, packed into a byte string: a thousand deliveries in a row take a few bytes.
+
+A member that does not know a command stops at it, so a command has the feature level of its form (store/model/forms.py)
+and is not encoded below it: what is above the level of the oldest version that takes part needs the level in use.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import attrs
 import msgpack
 from attrs.validators import instance_of, optional
 
+from jetraft.store.model.feature_level import BASE
+from jetraft.store.model.forms import FORMS
 from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
@@ -26,6 +31,10 @@ PAIR: Final = 2
 
 class MalformedCommandError(ValueError):
     """A body that this version cannot read: a newer format, or a bug; never a client's mistake."""
+
+
+class AboveLevelError(Exception):
+    """A command that not all servers know was to be encoded: its proposer has not asked for the level in use."""
 
 
 def _is_pairs(_instance: object, field: attrs.Attribute[object], value: object) -> None:
@@ -305,10 +314,24 @@ CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
 _TAG_OF: Final[dict[type, int]] = {cls: tag for table in (STREAM_TAGS, CONSUMER_TAGS) for tag, cls in table.items()}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {cls: tuple(f.name for f in attrs.fields(cls)) for cls in _TAG_OF}
 _RUNS_AT: Final[dict[type, int]] = {cls: names.index("seqs") for cls, names in _FIELDS.items() if "seqs" in names}
+_LEVELS: Final[dict[type, int]] = {
+    cls: FORMS[f"{kind} {tag} {cls.__name__}: {' '.join(_FIELDS[cls])}"]
+    for kind, table in (("stream", STREAM_TAGS), ("consumer", CONSUMER_TAGS))
+    for tag, cls in table.items()
+}
+_CONSUMER_LEVEL: Final = max(_LEVELS[cls] for cls in CONSUMER_TAGS.values())
 
 
-def encode_stream_command(command: StreamCommand) -> bytes:
-    """The body of a STREAM_OP entry."""
+def at_level(command: StreamCommand, level: int) -> StreamCommand | None:
+    """The command itself if this level has it, or what stands for it below; None where nothing does."""
+    if _LEVELS[type(command)] <= level:
+        return command
+    return UpdateConfig(command.config) if isinstance(command, SetConfig) else None
+
+
+def encode_stream_command(command: StreamCommand, level: int = BASE) -> bytes:
+    """The body of a STREAM_OP entry. `level` is the feature level in use; raises AboveLevelError below its own."""
+    _require_level(command, level)
     packed: bytes = msgpack.packb(_to_tuple(command))
     return packed
 
@@ -318,8 +341,14 @@ def decode_stream_command(body: bytes | memoryview) -> StreamCommand:
     return _from_tuple(STREAM_TAGS, _unpack(body))
 
 
-def encode_consumer_commands(commands: Sequence[ConsumerCommand]) -> bytes:
-    """The body of a CONSUMER_OP entry."""
+def encode_consumer_commands(commands: Sequence[ConsumerCommand], level: int = BASE) -> bytes:
+    """The body of a CONSUMER_OP entry. `level` is the feature level in use.
+
+    Below it, what was given up is dropped instead of handed on, and late acks are not noted, as older servers do it.
+    Raises AboveLevelError for other commands.
+    """
+    if level < _CONSUMER_LEVEL:
+        commands = [known for command in commands if (known := _consumer_command_at(command, level)) is not None]
     packed: bytes = msgpack.packb([_to_tuple(command) for command in commands])
     return packed
 
@@ -327,6 +356,21 @@ def encode_consumer_commands(commands: Sequence[ConsumerCommand]) -> bytes:
 def decode_consumer_commands(body: bytes | memoryview) -> list[ConsumerCommand]:
     """The commands of a CONSUMER_OP body, in order; raises MalformedCommandError."""
     return [_from_tuple(CONSUMER_TAGS, item) for item in _unpack(body)]
+
+
+def _consumer_command_at(command: ConsumerCommand, level: int) -> ConsumerCommand | None:
+    if _LEVELS[type(command)] > level:
+        if isinstance(command, GaveUp):
+            return Dropped(command.name, command.seqs)
+        if isinstance(command, AckedLate | HandedOn):
+            return None
+        _require_level(command, level)
+    return command
+
+
+def _require_level(command: StreamCommand | ConsumerCommand, level: int) -> None:
+    if (needed := _LEVELS[type(command)]) > level:
+        raise AboveLevelError(f"{type(command).__name__} needs feature level {needed}, {level} is in use")
 
 
 def to_runs(seqs: Iterable[int]) -> Runs:

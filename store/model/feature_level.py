@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 FIRST: Final = 1  # of servers that say none
-LEVEL: Final = 2  # that this version knows: the next feature that needs one raises it, once this one is released
+LEVEL: Final = 3  # that this version knows: the next feature that needs one raises it, once this one is released
+# Of the oldest version that this one upgrades from (docs/releases.tsv): the meta leader raises the table to it as soon
+# as all members say that they know it, and what needs no more is used without asking.
+BASE: Final = 2
 LEVEL_MAX: Final = 1 << 16  # that a message or a table may have
 TEMPLATES: Final = 2  # the level that templates of streams need
 MOVES: Final = 2  # the level from which the table remembers where a stream is moved from

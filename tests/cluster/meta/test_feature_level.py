@@ -14,7 +14,7 @@ from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.extensions import CHAIN, DELAYED, MAX_SUBJECTS
-from jetraft.store.model.feature_level import FIRST, LEVEL, STREAM_KEYS, needed_by
+from jetraft.store.model.feature_level import BASE, FIRST, LEVEL, MOVES, STREAM_KEYS, TEMPLATES, needed_by
 from jetraft.store.model.ids import NodeId
 from jetraft.store.model.schemas.rules import SCHEMA
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assignment
@@ -87,6 +87,24 @@ async def test_while_a_server_does_not_know_it_the_feature_is_refused_and_nothin
     assert (proposed(requests), requests.machine.table.feature_level) == (1, FIRST)
 
 
+async def test_what_every_version_that_takes_part_knows_is_used_once_all_servers_say_that_they_know_it() -> None:
+    peers = {N2: Peer("two", BASE), N3: Peer("three", BASE, up=False)}
+    requests = requests_beside(peers)
+    await requests.frontend.raise_to_base()
+    assert proposed(requests) == 0
+    peers[N3].up = True
+    for _ in range(2):
+        await requests.frontend.raise_to_base()
+        assert (proposed(requests), requests.machine.table.feature_level) == (1, BASE)
+
+
+@pytest.mark.parametrize("behind", [Peer("three", None), Peer("three", FIRST)], ids=["older", "kept back"])
+async def test_a_server_that_does_not_know_it_is_not_shut_out(behind: Peer) -> None:
+    requests = requests_beside({N2: Peer("two", BASE), N3: behind})
+    await requests.frontend.raise_to_base()
+    assert (proposed(requests), requests.machine.table.feature_level) == (0, FIRST)
+
+
 async def test_a_template_needs_a_level_too() -> None:
     config = StreamConfig(name="", subjects=("t.*",))
     older = requests_beside({N2: Peer("two", None)})
@@ -95,7 +113,7 @@ async def test_a_template_needs_a_level_too() -> None:
     assert proposed(older) == 0
     requests = requests_beside({N2: Peer("two", LEVEL)})
     await requests.frontend.add_template(ACCOUNT, "T", config, 5)
-    assert requests.machine.table.feature_level == LEVEL
+    assert requests.machine.table.feature_level == TEMPLATES
 
 
 async def test_what_no_member_could_decode_is_not_proposed() -> None:
@@ -107,17 +125,18 @@ async def test_what_no_member_could_decode_is_not_proposed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "former"), [(NEW.metadata, None), ({}, Former(peers=(N1,), replicas=1, placement=None))]
+    ("metadata", "former", "level"),
+    [(NEW.metadata, None, LEVEL), ({}, Former(peers=(N1,), replicas=1, placement=None), MOVES)],
 )
 async def test_a_row_that_is_taken_back_needs_the_level_of_what_it_has(
-    metadata: dict[str, str], former: Former | None
+    metadata: dict[str, str], former: Former | None, level: int
 ) -> None:
     """Damage may have cost the table its level together with the row."""
     config = StreamConfig(name="S", subjects=("s",), metadata=metadata)
     row = attrs.evolve(assignment("S"), config=config, former=former)
     requests = requests_beside({})
     await requests.frontend.adopt(row)
-    assert (requests.machine.table.feature_level, requests.machine.table.streams[row.key].former) == (LEVEL, former)
+    assert (requests.machine.table.feature_level, requests.machine.table.streams[row.key].former) == (level, former)
     kept_back = requests_beside({}, own_level=FIRST)
     with pytest.raises(ApiError, match="needs feature level"):
         await kept_back.frontend.adopt(row)

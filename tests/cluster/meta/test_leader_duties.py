@@ -27,6 +27,9 @@ class Failing:
         self.attempts = attempts
         self.healed = trio.Event()
 
+    async def raise_to_base(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def name_nodes(self) -> None:
         await trio.lowlevel.checkpoint()
 

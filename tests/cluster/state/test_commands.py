@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.commands import MalformedCommandError, to_runs
+from jetraft.cluster.state.commands import AboveLevelError, MalformedCommandError, to_runs
+from jetraft.store.model.feature_level import BASE, FIRST, LEVEL
 
 seqs = st.sets(st.integers(1, 500), max_size=60).map(sorted)
 runs = seqs.map(to_runs)
@@ -101,3 +102,33 @@ def test_what_is_not_a_consumer_command_is_refused(item: tuple[object, ...]) -> 
 def test_no_bytes_make_decoding_fail_otherwise(body: bytes) -> None:
     with contextlib.suppress(MalformedCommandError):
         commands.decode_consumer_commands(body)
+
+
+def test_a_command_is_not_encoded_below_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AboveLevelError, match="SetConfig needs feature level 2, 1 is in use"):
+        commands.encode_stream_command(commands.SetConfig(b"{}", 1), FIRST)
+    for newest in (commands.RemoveBelow, commands.DeleteConsumer):
+        monkeypatch.setitem(commands._LEVELS, newest, LEVEL)
+    monkeypatch.setattr(commands, "_CONSUMER_LEVEL", LEVEL)
+    with pytest.raises(AboveLevelError):
+        commands.encode_stream_command(commands.RemoveBelow(3))
+    with pytest.raises(AboveLevelError):
+        commands.encode_consumer_commands([commands.DeleteConsumer("c")])
+    assert BASE < LEVEL
+    assert commands.encode_stream_command(commands.RemoveBelow(3), LEVEL)
+    assert commands.encode_consumer_commands([commands.DeleteConsumer("c")], LEVEL)
+
+
+def test_below_their_level_commands_are_what_older_servers_write() -> None:
+    config, seqs = commands.SetConfig(b"{}", 1), to_runs([3])
+    assert commands.at_level(config, FIRST) == commands.UpdateConfig(b"{}")
+    assert commands.at_level(config, BASE) is config
+    assert commands.at_level(commands.NoteForgotten(1, by_all=True), FIRST) is None
+    batch: list[commands.ConsumerCommand] = [
+        commands.GaveUp("c", 1, "why", "", seqs),
+        commands.AckedLate("c", seqs),
+        commands.HandedOn("c", ((3, 1),)),
+    ]
+    body = commands.encode_consumer_commands([*batch, commands.Acked("c", seqs)], FIRST)
+    expected = [commands.Dropped("c", seqs), commands.Acked("c", seqs)]
+    assert commands.decode_consumer_commands(body) == expected

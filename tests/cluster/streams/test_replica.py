@@ -7,12 +7,15 @@ import pytest
 
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.cluster.state.commands import StreamCommand, UpdateConfig, decode_stream_command
 from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.proposals import NotLeaderError
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import DeliverPolicy, RetentionPolicy, StreamConfig, StreamSource
+from jetraft.store.model.feature_level import BASE, FIRST
 from jetraft.store.model.ids import NodeId
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from jetraft.store.port import StoreCorrupt
@@ -60,6 +63,33 @@ def test_a_publish_in_flight_is_never_acknowledged_after_leadership_is_lost() ->
     assert not replica.is_leader
     with pytest.raises(NotLeaderError):
         replica.consumer_info("c")
+
+
+def commands_of(log: MemLog) -> list[StreamCommand]:
+    entries = log.entries(1, log.last_index, 1 << 20)
+    return [decode_stream_command(one.frame[FRAME_HEADER_BYTES:]) for one in entries if one.kind == Kind.STREAM_OP]
+
+
+def test_below_their_level_revisions_of_the_configuration_are_not_in_the_log() -> None:
+    """A member that does not know the command stops at it (a build before 0.1.0 beside this one)."""
+    node, log, level = Node(), MemLog(), FIRST
+    node.site = attrs.evolve(node.site, level_in_use=lambda: level)
+    replica = start_stream(node, log)
+    changed = attrs.evolve(replica.assignment, config=stream_config(max_msgs=5), revision=8)
+    replica.reconfigure(changed)
+    node.turn()
+    replica.reconfigure(attrs.evolve(changed, revision=9))
+    node.turn()
+    assert replica.config.max_msgs == 5
+    assert {type(one) for one in commands_of(log)} == {UpdateConfig}
+    assert len(commands_of(log)) == 2, "what is in force is not proposed again"
+    level = BASE
+    replica.reconfigure(attrs.evolve(changed, revision=10))
+    node.turn()
+    level = FIRST
+    replica.reconfigure(attrs.evolve(changed, revision=11))
+    node.turn()
+    assert replica.machine.config_revision == 11, "every member has read one by then"
 
 
 def test_a_restart_finds_messages_config_and_consumers() -> None:
