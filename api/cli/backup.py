@@ -18,6 +18,7 @@ from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError
 
 try:
+    from jetraft.api.cli.backup_contents import Point
     from jetraft.api.cli.backup_directory import MANIFEST
     from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
     from jetraft.api.cli.backup_session import BackupError, BackupSession
@@ -80,12 +81,13 @@ def _backups(given: argparse.Namespace) -> Callable[[BackupSession], list[Callab
 
     def job(stream: str) -> Callable[[BackupSession], dict[str, Any]]:
         def run(session: BackupSession) -> dict[str, Any]:
-            manifest, segment = take(session, stream, root / stream, whole=given.whole)
+            manifest, segment, live = take(session, stream, root / stream, whole=given.whole)
             return {
                 "stream": stream,
                 "file": str(root / stream / segment.file),
                 "whole": segment.whole,
                 "messages": segment.messages,
+                "live": live,
                 "from_seq": segment.from_seq,
                 "last_seq": segment.last_seq,
                 "segments": len(manifest.segments),
@@ -98,10 +100,11 @@ def _backups(given: argparse.Namespace) -> Callable[[BackupSession], list[Callab
 
 def _restores(given: argparse.Namespace) -> Callable[[BackupSession], list[Callable[[BackupSession], dict[str, Any]]]]:
     root = Path(given.directory)
-    wanted = RestoreWish(to_seq=given.to_sequence, to_ts_ns=_time(given.to_time), name=given.name or "")
+    point = Point(to_seq=given.to_sequence, to_ts_ns=_time(given.to_time))
+    wanted = RestoreWish(point=point, name=given.name or "")
     if given.to_sequence is not None and given.to_time is not None:
         raise BadOptionError("--to-sequence and --to-time exclude each other")
-    if (wanted.name or wanted.to_seq is not None) and len(given.stream or ()) != 1:
+    if (wanted.name or point.to_seq is not None) and len(given.stream or ()) != 1:
         raise BadOptionError("--as and --to-sequence are for one --stream")
     streams = given.stream or sorted(path.parent.name for path in root.glob(f"*/{MANIFEST}"))
     if not streams:

@@ -1,8 +1,12 @@
 """A directory with the backups of one stream: segments, and a manifest that says what they are.
 
     manifest.json      the stream, when it was created, and for each segment: file, sha256, sequences, configuration
-    000001.natsarc     an archive (docs/backup.md) with the state and the consumers of its moment, and the messages
+    000001.natsarc     an archive (docs/backup.md) with the state and the consumers of its beginning, and the messages
     000002.natsarc     that came after those of the segment before; a segment that is `whole` has all of them
+    000002.cut         the sequences that the stream had at the end of the archive (cluster/backup/live_cut.py)
+
+What a stream had at a cut is what the archives up to there have, without what the cut names as removed. The first
+version of the manifest has no cuts: it names what was removed before the archive was begun.
 
 The manifest is replaced when a segment is complete and on disk; a file that it does not name is the rest of a backup
 that was broken off. Nothing that is read is believed before it is checked.
@@ -20,6 +24,7 @@ import attrs
 
 from jetraft.api.cli.backup_session import BackupError
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, MAGIC, STATE_NAME, ArchiveEntry, ArchiveReader
+from jetraft.cluster.backup.live_cut import CUT_NAME, LiveCut
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+FIRST_FORMAT: Final = 1  # of version 0.1.0: without cuts
 READ_BYTES: Final = 1 << 20
 MANIFEST_BYTES_MAX: Final = 256 << 20
 SEQ_MAX: Final = (1 << 62) - 1
@@ -35,11 +41,11 @@ SEQ_MAX: Final = (1 << 62) - 1
 
 @attrs.frozen(kw_only=True)
 class BackupSegment:
-    """One backup. `removed` are runs of sequences below `from_seq` that the stream had no more at that moment."""
+    """One backup."""
 
     file: str
     sha256: str
-    taken: str
+    taken: str  # when its cut was made, RFC 3339
     whole: bool
     from_seq: int  # messages before it are in earlier segments
     last_seq: int
@@ -48,7 +54,13 @@ class BackupSegment:
     last_ts_ns: int
     state: dict[str, Any]
     config: dict[str, Any]
-    removed: tuple[tuple[int, int], ...] = ()
+    cut_sha256: str = ""  # empty in the first format
+    removed: tuple[tuple[int, int], ...] = ()  # the first format's: runs below `from_seq` that the stream had no more
+
+    @property
+    def cut_file(self) -> str:
+        """The name of the file with the cut."""
+        return self.file.removesuffix(".natsarc") + ".cut"
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +91,7 @@ class BackupManifest:
     @classmethod
     def of(cls, found: Any) -> Self:
         """Check what was read. Raises ValueError, TypeError, KeyError."""
-        if found["format"] != FORMAT:
+        if found["format"] not in (FIRST_FORMAT, FORMAT):
             raise ValueError(f"format {found['format']!r} is not known")
         segments = tuple(_segment(one) for one in found["segments"])
         for before, segment in pairwise(segments):
@@ -115,6 +127,7 @@ def _segment(found: Any) -> BackupSegment:
         whole=found["whole"],
         state=found["state"],
         config=found["config"],
+        cut_sha256=_text(found.get("cut_sha256", "")),
         removed=tuple((int(first), int(last)) for first, last in found["removed"]),
         **numbers,
     )
@@ -149,19 +162,37 @@ def sync_directory(directory: Path) -> None:
 def check_sums(directory: Path, segments: tuple[BackupSegment, ...]) -> None:
     """Raise BackupError unless each file is what the manifest says, to the last byte."""
     for segment in segments:
-        digest = hashlib.sha256()
+        _check_sum(directory / segment.file, segment.sha256)
+        if segment.cut_sha256:
+            _check_sum(directory / segment.cut_file, segment.cut_sha256)
+
+
+def _check_sum(path: Path, sha256: str) -> None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(READ_BYTES):
+                digest.update(piece)
+    except OSError as error:
+        raise BackupError(f"{path}: {error.strerror}") from error
+    if digest.hexdigest() != sha256:
+        raise BackupError(f"{path}: it is damaged: its sum is not that of the manifest")
+
+
+def read_cut(directory: Path, segment: BackupSegment) -> LiveCut:
+    """What the stream had at the end of a segment. Raises BackupError, OSError."""
+    if segment.cut_sha256:
         try:
-            with (directory / segment.file).open("rb") as file:
-                while piece := file.read(READ_BYTES):
-                    digest.update(piece)
-        except OSError as error:
-            raise BackupError(f"{directory / segment.file}: {error.strerror}") from error
-        if digest.hexdigest() != segment.sha256:
-            raise BackupError(f"{directory / segment.file}: it is damaged: its sum is not that of the manifest")
+            return LiveCut.parse((directory / segment.cut_file).read_bytes())
+        except CorruptArchiveError as error:
+            raise BackupError(f"{directory / segment.cut_file}: {error}") from error
+    first_seq = min(max(1, segment.state.get("first_seq", 1)), segment.last_seq + 1)
+    removed = tuple(run for run in segment.removed if run[0] >= first_seq)
+    return LiveCut(first_seq=first_seq, last_seq=segment.last_seq, removed=removed)
 
 
 def entries_of(pieces: Iterator[bytes], *, where: str) -> Iterator[ArchiveEntry]:
-    """The entries of an archive: state, consumers, then messages in the order of their sequences; without the end.
+    """The entries of an archive: state, consumers, messages in the order of their sequences, a cut; without the end.
 
     Raises BackupError for an archive that is damaged, cut off or out of order.
     """
@@ -193,6 +224,11 @@ def read_segment(directory: Path, segment: BackupSegment) -> Iterator[ArchiveEnt
     return entries_of(pieces(), where=str(directory / segment.file))
 
 
+def is_cut(entry: ArchiveEntry) -> bool:
+    """Whether an entry says what is removed by the end of the archive."""
+    return not entry.seq and entry.name == CUT_NAME
+
+
 def is_consumer(entry: ArchiveEntry) -> bool:
     """Whether an entry is a consumer's."""
     return not entry.seq and entry.name.startswith(CONSUMER_PREFIX)
@@ -205,6 +241,8 @@ __all__ = [
     "check_sums",
     "entries_of",
     "is_consumer",
+    "is_cut",
+    "read_cut",
     "read_segment",
     "sync_directory",
 ]

@@ -26,7 +26,8 @@ STALL_S: Final = 30.0  # the longest silence of a server in the middle of an arc
 CHUNK_BYTES: Final = 256 << 10
 UPLOADS_AT_ONCE: Final = 8  # chunks under way
 PULL_WAIT_S: Final = 5
-FROM_SEQ: Final = "Jetraft-From-Seq"  # nats-server passes it over, and sends everything
+FROM_SEQ: Final = "Jetraft-From-Seq"  # nats-server passes these over, and sends everything
+CUT: Final = "Jetraft-Cut"
 COMPLETE: Final = 204
 
 
@@ -87,7 +88,10 @@ class BackupSession:
                 return names
 
     def snapshot(self, stream: str, from_seq: int) -> Iterator[bytes]:
-        """The archive of a stream in pieces, as of now. Messages before `from_seq` may be left out."""
+        """The archive of a stream in pieces, as of now. Messages before `from_seq` may be left out.
+
+        A server that knows backups ends it with a cut (cluster/backup/live_cut.py).
+        """
         deliver = f"{self._access.inbox_prefix}.{secrets.token_hex(11)}"
         self._connection.set_timeout(ANSWER_S)
         self._connection.send(b"SUB %b 2\r\n" % deliver.encode())
@@ -107,7 +111,7 @@ class BackupSession:
                     return ended[0]
                 yield memoryview(frame.payload)
 
-        header = f"{FROM_SEQ}: {from_seq}\r\n".encode()
+        header = f"{FROM_SEQ}: {from_seq}\r\n{CUT}: 1\r\n".encode()
         for part in self._connection.answer(subject, question, parts, header, stall_s=STALL_S):
             assert isinstance(part, memoryview)
             yield bytes(part)

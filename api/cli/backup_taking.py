@@ -7,36 +7,61 @@ import hashlib
 import os
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
 
-from jetraft.api.cli.backup_directory import BackupManifest, BackupSegment, entries_of, sync_directory
+from jetraft.api.cli.backup_contents import BackupContents, Point
+from jetraft.api.cli.backup_directory import (
+    BackupManifest,
+    BackupSegment,
+    entries_of,
+    is_cut,
+    sync_directory,
+    write_durably,
+)
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
+from jetraft.cluster.backup.live_cut import CutBuilder, LiveCut
 from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-REMOVED_MAX: Final = 20_000  # removed sequences that are asked for by number; with more the backup is whole
-Runs = tuple[tuple[int, int], ...]
-
 
 @attrs.define
 class Tally:
-    """What a segment turned out to have."""
+    """What an archive turned out to have."""
 
     state: dict[str, Any] = attrs.field(factory=dict)
-    messages: int = 0
+    messages: int = 0  # that are kept
     first_ts_ns: int = 0
     last_ts_ns: int = 0
+    seen: CutBuilder = attrs.field(factory=CutBuilder)  # of all messages, also of those that are not kept
+    cut: LiveCut | None = None  # that the server has made
+
+    def live(self, from_seq: int) -> LiveCut | None:
+        """What the stream had at the end; None where the archive does not say it.
+
+        nats-server sends all messages, so what it does not send is removed. A jetraft of before 0.2 makes no cut and
+        leaves out what is before `from_seq`.
+        """
+        last_seq = self.state.get("last_seq", 0)
+        if self.cut is not None:
+            return self.cut.until(last_seq)
+        is_whole = from_seq == 1 or not self.state.get("messages") or 0 < self.seen.first_seq < from_seq
+        return self.seen.cut(last_seq) if is_whole or self.state.get("first_seq", 0) >= from_seq else None
 
 
-def take(session: BackupSession, stream: str, directory: Path, *, whole: bool) -> tuple[BackupManifest, BackupSegment]:
-    """Add a segment to the directory; durable when this returns. Raises BackupError, JetStreamSourceError, OSError."""
+def take(
+    session: BackupSession, stream: str, directory: Path, *, whole: bool
+) -> tuple[BackupManifest, BackupSegment, int]:
+    """Add a segment to the directory; returns all of them, that one, and how many messages the stream had.
+
+    It is durable, and was read back, when this returns. Raises BackupError, JetStreamSourceError, OSError.
+    """
     check_name(stream)
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
@@ -56,22 +81,52 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _take(session: BackupSession, stream: str, directory: Path, *, whole: bool) -> tuple[BackupManifest, BackupSegment]:
+def _take(
+    session: BackupSession, stream: str, directory: Path, *, whole: bool
+) -> tuple[BackupManifest, BackupSegment, int]:
     info = session.api(f"STREAM.INFO.{stream}")
     before = BackupManifest.load(directory)
     manifest = before or BackupManifest(stream=stream, created=info["created"])
     _check_same(manifest, stream, info, directory)
-    whole = whole or not manifest.segments or info["state"].get("num_deleted", 0) > REMOVED_MAX
-    from_seq = 1 if whole else manifest.last_seq + 1
-    if not whole and info["state"]["first_seq"] > from_seq:
-        raise BackupError(
-            f"stream {stream}: messages {from_seq} to {info['state']['first_seq'] - 1} were removed before they were "
-            "backed up; --whole begins again with what there is"
-        )
-    removed = () if whole else _removed(session, stream, info, from_seq)
+    from_seq = 1 if whole or not manifest.segments else manifest.last_seq + 1
     file = f"{len(manifest.segments) + 1:06d}.natsarc"
-    temporary = directory / f"{file}.tmp"
-    tally, digest = Tally(), hashlib.sha256()
+    tally = Tally()
+    sha256 = _write_archive(session, stream, directory / file, from_seq, tally)
+    cut = tally.live(from_seq)
+    if cut is None:
+        return _take(session, stream, directory, whole=True)
+    after = session.api(f"STREAM.INFO.{stream}")
+    if after["created"] != manifest.created:
+        raise BackupError(f"stream {stream}: it was created again meanwhile")
+    if cut.last_seq < from_seq - 1:
+        raise BackupError(
+            f"stream {stream}: it ends at {cut.last_seq}, and {from_seq - 1} is backed up: it has gone back"
+        )
+    packed = cut.pack()
+    segment = BackupSegment(
+        file=file,
+        sha256=sha256,
+        taken=datetime.now(UTC).isoformat(),
+        whole=from_seq == 1,
+        from_seq=from_seq,
+        last_seq=cut.last_seq,
+        messages=tally.messages,
+        first_ts_ns=tally.first_ts_ns,
+        last_ts_ns=tally.last_ts_ns,
+        state=tally.state,
+        config=after["config"],
+        cut_sha256=hashlib.sha256(packed).hexdigest(),
+    )
+    write_durably(directory / segment.cut_file, packed)
+    manifest = attrs.evolve(manifest, segments=(*manifest.segments, segment))
+    verify(directory, manifest)
+    manifest.save(directory)
+    return manifest, segment, cut.live
+
+
+def _write_archive(session: BackupSession, stream: str, path: Path, from_seq: int, tally: Tally) -> str:
+    """Write what the server sends; returns its SHA-256. Durable when this returns. Raises BackupError, OSError."""
+    temporary, digest = path.with_name(path.name + ".tmp"), hashlib.sha256()
     with temporary.open("wb") as out:
         archive = entries_of(session.snapshot(stream, from_seq), where=f"stream {stream}")
         for piece in compressed(_kept(archive, from_seq, tally)):
@@ -79,31 +134,21 @@ def _take(session: BackupSession, stream: str, directory: Path, *, whole: bool) 
             out.write(piece)
         out.flush()
         os.fsync(out.fileno())
-    after = session.api(f"STREAM.INFO.{stream}")
-    if after["created"] != manifest.created:
-        raise BackupError(f"stream {stream}: it was created again meanwhile")
-    last_seq = tally.state.get("last_seq", 0)
-    if last_seq < from_seq - 1:
-        raise BackupError(f"stream {stream}: it ends at {last_seq}, and {from_seq - 1} is backed up: it has gone back")
-    segment = BackupSegment(
-        file=file,
-        sha256=digest.hexdigest(),
-        taken=datetime.now(UTC).isoformat(),
-        whole=whole,
-        from_seq=from_seq,
-        last_seq=last_seq,
-        messages=tally.messages,
-        first_ts_ns=tally.first_ts_ns,
-        last_ts_ns=tally.last_ts_ns,
-        state=tally.state,
-        config=after["config"],
-        removed=removed,
-    )
-    temporary.rename(directory / file)
-    sync_directory(directory)
-    manifest = attrs.evolve(manifest, segments=(*manifest.segments, segment))
-    manifest.save(directory)
-    return manifest, segment
+    temporary.rename(path)
+    sync_directory(path.parent)
+    return digest.hexdigest()
+
+
+def verify(directory: Path, manifest: BackupManifest) -> None:
+    """Read back what a restore would read, and compare it with the cut. Raises BackupError where it is not all there."""
+    stream, segment = manifest.stream, manifest.segments[-1]
+    contents = BackupContents(directory, manifest, Point())
+    assert contents.cut is not None
+    if contents.sum.messages != contents.cut.live:
+        raise BackupError(
+            f"stream {stream}: it has {contents.cut.live} messages up to {segment.last_seq}, of which "
+            f"{contents.sum.messages} are in the backup: {directory / segment.file} is not used; try --whole"
+        )
 
 
 def _check_same(manifest: BackupManifest, stream: str, info: dict[str, Any], directory: Path) -> None:
@@ -118,32 +163,16 @@ def _check_same(manifest: BackupManifest, stream: str, info: dict[str, Any], dir
         raise BackupError(f"stream {stream}: it ends before {manifest.last_seq}, which is backed up: it has gone back")
 
 
-def _removed(session: BackupSession, stream: str, info: dict[str, Any], from_seq: int) -> Runs:
-    """Runs of sequences that are gone by now and were, or may have been, backed up."""
-    first = info["state"]["first_seq"]
-    runs = [(1, first - 1)] if first > 1 else []
-    if info["state"].get("num_deleted", 0):
-        details = session.api(f"STREAM.INFO.{stream}", {"deleted_details": True})["state"]
-        runs += runs_of(seq for seq in details.get("deleted") or () if seq < from_seq)
-    return tuple(runs)
-
-
-def runs_of(seqs: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as runs, both ends included."""
-    runs: list[tuple[int, int]] = []
-    for seq in seqs:
-        if runs and runs[-1][1] + 1 == seq:
-            runs[-1] = (runs[-1][0], seq)
-        else:
-            runs.append((seq, seq))
-    return runs
-
-
 def _kept(entries: Iterable[ArchiveEntry], from_seq: int, tally: Tally) -> Iterator[ArchiveEntry]:
     """What goes into the segment: a server that does not know `from_seq` sends more."""
     for entry in entries:
         if entry.name == STATE_NAME and not entry.seq:
             tally.state = orjson.loads(entry.body)
+        if is_cut(entry):
+            tally.cut = LiveCut.parse(entry.body)
+            continue
+        if entry.seq:
+            tally.seen.add(entry.seq)
         if entry.seq >= from_seq:
             tally.messages += 1
             tally.first_ts_ns = tally.first_ts_ns or entry.ts_ns

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.service import ClusterService
 
 FROM_SEQ: Final = b"Jetraft-From-Seq"  # of an incremental backup: the archive has no message before it
+CUT: Final = b"Jetraft-Cut"  # the archive ends with the sequences that are removed by then (cluster/backup/live_cut.py)
 SEQ_DIGITS_MAX: Final = 19
 
 
@@ -40,6 +41,7 @@ async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
         with_consumers=not request.no_consumers,
         client=client_of(call.hdr, call.account),
         from_seq=_from_seq(call.hdr),
+        with_cut=bool(call.hdr) and message.get(call.hdr, CUT) == b"1",
     )
     config, state = await service.backups.snapshot(call.account, call.stream, manner)
     return {"config": config.to_json_dict(), "state": state.to_json_dict()}

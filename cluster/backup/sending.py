@@ -1,7 +1,9 @@
 """Sending one snapshot: a stream as an archive, in chunks that the receiver acknowledges. Runs on the stream's leader.
 
 State and consumers are taken at one moment, which is exact because they belong to one group; messages are read while
-the stream goes on, from the first to the last of that moment, so what is removed meanwhile may be missing. Chunks are
+the stream goes on, from the first to the last of that moment, so what is removed meanwhile may be missing. A client
+that asks for it learns at the end which sequences are removed by then (live_cut.py). The consumers by which other
+streams read this one are left out: these streams make them again, and nats-server refuses them. Chunks are
 acknowledged one by one; as many as fit into the window are under way. A receiver that stops acknowledging, or whose
 subscription is gone, ends it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
 """
@@ -17,6 +19,7 @@ import trio
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
+from jetraft.cluster.backup.live_cut import CUT_NAME, pack_cut
 from jetraft.cluster.capture._capture import captures
 from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
@@ -64,6 +67,7 @@ class Manner:
     with_consumers: bool = True
     client: Mapping[str, object] = attrs.field(factory=dict)  # what events tell of who asked
     from_seq: int = 0  # messages before it are left out; the state is that of the whole stream
+    with_cut: bool = False  # the archive ends with what is removed by then
 
     @property
     def chunk(self) -> int:
@@ -87,7 +91,7 @@ class Cut:
 
 def cut_of(machine: StreamMachine, now_unix_ns: int, *, with_consumers: bool) -> Cut:
     """Take state and consumers as they are now."""
-    consumers = list(machine.consumers.values()) if with_consumers else []
+    consumers = [one for one in machine.consumers.values() if not one.config.direct] if with_consumers else []
     state = attrs.evolve(machine.store.state, consumer_count=len(consumers))
     shown = {key: value for key, value in state.to_json_dict().items() if key not in ("num_deleted", "lost")}
     heads = [ArchiveEntry(STATE_NAME, now_unix_ns, 0, b"", orjson.dumps(shown))]
@@ -109,8 +113,10 @@ class Sending:
         cut: Cut,
         ack_prefix: bytes,
         is_open: Callable[[], bool],
+        now_unix_ns: Callable[[], int],
     ) -> None:
         self._outbox = outbox
+        self._now_unix_ns = now_unix_ns
         self._is_open = is_open  # whether the replica still has its log
         self._machine = machine
         self._manner = manner
@@ -186,6 +192,10 @@ class Sending:
             )
             seq = runs[max(1, fitting) - 1] + 1
             await trio.lowlevel.checkpoint()
+        if self._manner.with_cut:
+            store = machine.store
+            body = pack_cut(store.first_seq, store.last_seq, store.packed_deleted())
+            yield pack_entry(ArchiveEntry(CUT_NAME, self._now_unix_ns(), 0, b"", body))
         yield pack_entry(END)
 
     async def _send_chunk(self, chunk: bytes) -> None:

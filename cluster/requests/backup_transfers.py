@@ -181,6 +181,7 @@ class Backups:
             cut=cut,
             ack_prefix=f"$JS.SNAPSHOT.ACK.{stream}.{self._new_id()}.".encode(),
             is_open=lambda: self._directory.get(key) is replica,
+            now_unix_ns=self._clock.unix_ns,
         )
         self._advisories.of(account).snapshot_began(stream, cut.state.to_json_dict(), manner.client)
         self._nursery.start_soon(self._send, key, sending, manner.client)

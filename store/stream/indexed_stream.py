@@ -83,7 +83,11 @@ class IndexedStream:
 
     def deleted_ranges(self) -> list[tuple[int, int]]:
         """The same as runs (first, last)."""
-        return PackedRanges(self._index.pack_deleted(), self._index.first_seq).to_list()
+        return PackedRanges(self.packed_deleted(), self._index.first_seq).to_list()
+
+    def packed_deleted(self) -> bytes:
+        """All of them as a RangePacker has packed them from `first_seq` on: some 2 bytes for each that stands alone."""
+        return self._index.pack_deleted()
 
     def subjects(self, subject_filter: bytes, *, offset: int = 0, limit: int | None = None) -> dict[bytes, int]:
         """The matching subjects with their counts, in byte order: `limit` of them from the `offset`-th on."""

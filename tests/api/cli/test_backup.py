@@ -14,6 +14,7 @@ from jetraft.api.cli.main import main
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
+STILL_THERE = "expected sequence does not match store"
 STREAM = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
 
 
@@ -46,6 +47,8 @@ class Command:
 
     def done(self, name: str, *words: str) -> list[dict[str, Any]]:
         status, out, err = self.run(name, *words)
+        while self.server.kind == "reference" and STILL_THERE in err:  # it has deleted the stream, but not all of it
+            status, out, err = self.run(name, *words)
         assert status == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
@@ -156,22 +159,26 @@ def test_an_account_is_backed_up_and_restored_in_one_command(client: RawClient, 
     assert "already in use" in command.refused("restore", "--stream", "S")
 
 
-def test_another_stream_of_the_name_and_a_gap_are_refused(client: RawClient, command: Command) -> None:
+def test_what_was_removed_before_it_was_backed_up_is_not_in_the_backup(client: RawClient, command: Command) -> None:
     begin(client)
     command.done("backup")
     fill(client, range(101, 111))
     assert client.api("STREAM.PURGE.S", {"seq": 106})["success"]
-    text = command.refused("backup")
-    assert text.startswith(
-        "stream S: messages 101 to 105 were removed before they were backed up; --whole begins again"
-    )
-    (whole,) = command.done("backup", "--whole")
-    assert (whole["whole"], whole["messages"], whole["last_seq"]) == (True, 5, 110)
+    (second,) = command.done("backup")
+    assert (second["whole"], second["messages"], second["live"], second["last_seq"]) == (False, 5, 5, 110)
     client.api("STREAM.DELETE.S")
     (restored,) = command.done("restore")
     assert (restored["messages"], restored["first_seq"], restored["last_seq"]) == (5, 106, 110)
-    text = command.refused("backup")
-    assert "use another directory" in text
+
+
+def test_another_stream_of_the_name_is_refused(client: RawClient, command: Command) -> None:
+    begin(client)
+    command.done("backup")
+    (whole,) = command.done("backup", "--whole")
+    assert (whole["whole"], whole["messages"], whole["last_seq"]) == (True, 100, 100)
+    client.api("STREAM.DELETE.S")
+    command.done("restore")
+    assert "use another directory" in command.refused("backup")
 
 
 @pytest.mark.parametrize("damage", ["a byte", "cut off", "gone", "manifest"])

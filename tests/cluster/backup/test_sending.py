@@ -49,6 +49,7 @@ def sending_to(outbox: Watched) -> Sending:
         cut=cast("Cut", None),
         ack_prefix=b"ack.",
         is_open=lambda: True,
+        now_unix_ns=lambda: 0,
     )
 
 
