@@ -18,7 +18,7 @@ from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError
 
 try:
-    from jetraft.api.cli.backup_contents import Point
+    from jetraft.api.cli.backup_contents import BackupPoint
     from jetraft.api.cli.backup_directory import MANIFEST
     from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
     from jetraft.api.cli.backup_session import BackupError, BackupSession
@@ -100,7 +100,7 @@ def _backups(given: argparse.Namespace) -> Callable[[BackupSession], list[Callab
 
 def _restores(given: argparse.Namespace) -> Callable[[BackupSession], list[Callable[[BackupSession], dict[str, Any]]]]:
     root = Path(given.directory)
-    point = Point(to_seq=given.to_sequence, to_ts_ns=_time(given.to_time))
+    point = BackupPoint(to_seq=given.to_sequence, to_ts_ns=_time(given.to_time))
     wanted = RestoreWish(point=point, name=given.name or "")
     if given.to_sequence is not None and given.to_time is not None:
         raise BadOptionError("--to-sequence and --to-time exclude each other")

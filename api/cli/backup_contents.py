@@ -27,7 +27,7 @@ ENTRY_BYTES = 64  # of a message beside its own bytes, at most: for the state's 
 
 
 @attrs.frozen(kw_only=True)
-class Point:
+class BackupPoint:
     """Where one goes back to, both bounds inclusive; without a sequence and a time: to the last backup."""
 
     to_seq: int | None = None
@@ -74,7 +74,7 @@ class MessageSum:
 class BackupContents:
     """The messages at a point. Made by reading all of them: BackupError is raised where a file is not sound."""
 
-    def __init__(self, directory: Path, manifest: BackupManifest, point: Point) -> None:
+    def __init__(self, directory: Path, manifest: BackupManifest, point: BackupPoint) -> None:
         self._directory, self._point = directory, point
         segments = manifest.segments
         if not segments:

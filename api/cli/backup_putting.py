@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
-from jetraft.api.cli.backup_contents import BackupContents, Point
+from jetraft.api.cli.backup_contents import BackupContents, BackupPoint
 from jetraft.api.cli.backup_directory import BackupManifest, is_consumer, read_segment
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.backup_taking import compressed
@@ -29,7 +29,7 @@ LIMITS: Final = ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")  # 
 class RestoreWish:
     """What is to be restored."""
 
-    point: Point = attrs.field(factory=Point)
+    point: BackupPoint = attrs.field(factory=BackupPoint)
     name: str = ""  # under which; empty: its own, with its subjects and consumers
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from jetraft.api.cli.backup_contents import BackupContents, Point
+from jetraft.api.cli.backup_contents import BackupContents, BackupPoint
 from jetraft.api.cli.backup_directory import (
     BackupManifest,
     BackupSegment,
@@ -140,9 +140,9 @@ def _write_archive(session: BackupSession, stream: str, path: Path, from_seq: in
 
 
 def verify(directory: Path, manifest: BackupManifest) -> None:
-    """Read back what a restore would read, and compare it with the cut. Raises BackupError where it is not all there."""
+    """Read back what a restore would read, and compare it with the cut. Raises BackupError unless all is there."""
     stream, segment = manifest.stream, manifest.segments[-1]
-    contents = BackupContents(directory, manifest, Point())
+    contents = BackupContents(directory, manifest, BackupPoint())
     assert contents.cut is not None
     if contents.sum.messages != contents.cut.live:
         raise BackupError(

@@ -18,7 +18,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jetraft.api.cli.backup_contents import Point
+from jetraft.api.cli.backup_contents import BackupPoint
 from jetraft.api.cli.backup_directory import BackupManifest
 from jetraft.api.cli.backup_putting import Backup, RestoreWish
 from jetraft.api.cli.backup_session import BackupError, BackupSession
@@ -128,7 +128,7 @@ def messages_of(bench: Bench) -> Messages:
     return [(one.seq, one.subject, one.hdr, one.payload, one.ts_ns) for one in store.load_many(bench.live())]
 
 
-def restored(directory: Path, point: Point) -> Messages:
+def restored(directory: Path, point: BackupPoint) -> Messages:
     """What a restore uploads for a point, if a server takes all of it."""
     backup = Backup(directory, RestoreWish(point=point))
     consumers = backup.consumers()
@@ -170,12 +170,12 @@ def test_each_point_is_what_the_stream_had_then(
             assert live == len(stream.at_end)
         if not points:
             return
-        assert restored(directory, Point()) == list(points.values())[-1]
+        assert restored(directory, BackupPoint()) == list(points.values())[-1]
         for last_seq, then in points.items():
-            assert restored(directory, Point(to_seq=last_seq)) == then
+            assert restored(directory, BackupPoint(to_seq=last_seq)) == then
         for seq in range(1, max(points)):
             before = max((point for point in points if point <= seq), default=0)
-            found = restored(directory, Point(to_seq=seq))
+            found = restored(directory, BackupPoint(to_seq=seq))
             assert [one for one in found if one[0] <= before] == points.get(before, [])
             assert [one[0] for one in found] == sorted({one[0] for one in found})
             assert not found or found[-1][0] <= seq
