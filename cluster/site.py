@@ -10,6 +10,7 @@ import attrs
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
@@ -56,6 +57,9 @@ class Site:
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
+    work: TurnWork = attrs.field(  # slices of turns, of the whole node
+        default=attrs.Factory(lambda site: TurnWork(site.timers, site.clock), takes_self=True)
+    )
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     level_in_use: Callable[[], int] = attrs.field(default=lambda: LEVEL)  # that entries may use, by the table

@@ -38,6 +38,7 @@ from jetraft.cluster.consumers.runner import (
 )
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.headers import parse_seq
+from jetraft.cluster.state.interest import deletion_of_consumer
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
@@ -379,7 +380,7 @@ class ConsumerDispatcher:
 
     def abandon(self, name: str) -> None:
         """The consumer was not used for its inactive_threshold: delete it."""
-        self.propose([commands.DeleteConsumer(name)], lambda: None)
+        self.propose(deletion_of_consumer(self._machine, name), lambda: None)
 
     def _step(self, runners: Iterable[ConsumerRunner], now: Now) -> None:
         self._depth += 1

@@ -17,6 +17,7 @@ from jetraft.cluster.consumers.account_bounds import server_limits_of, within
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.consumer_transitions import creation_of
+from jetraft.cluster.state.interest import deletion_of_consumer
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
@@ -121,7 +122,9 @@ class ConsumerFrontend:
         if existing is not None:
             config = with_kept_threshold(config, existing.config)
             check_extensions_update(existing.config, config)
-        check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
+        check_consumer_fits(
+            name, config, stream, _Configs(self._machine.consumers), filters=self._machine.consumer_filters
+        )
         if existing is None:
             command = self._creation_of(name, config)
         elif existing.config == config and not begins_again:
@@ -204,7 +207,7 @@ class ConsumerFrontend:
         """Delete a consumer; False when there is none. Committed when this returns."""
         if name not in self._machine.consumers:
             return False
-        return await self._propose(commands.DeleteConsumer(name))
+        return await self._propose(*deletion_of_consumer(self._machine, name))
 
     async def settle(self) -> None:
         """Return when the replicated state has everything that was delivered and acknowledged before the call."""

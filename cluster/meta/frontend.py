@@ -37,6 +37,7 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
+from jetraft.store.model._patterns import TooManyCombinationsError
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.extensions import TEMPLATE, check_stream_extensions, check_stream_extensions_update
 from jetraft.store.model.feature_level import BASE, FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
@@ -357,7 +358,13 @@ class MetaFrontend:
         return (row for row in self._machine.table.of_account(account) if row.config.name != config.name)
 
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
-        if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
+        try:
+            is_taken = self._machine.table.are_taken(account, config.subject_filters, ignore=ignore, bounded=True)
+        except TooManyCombinationsError:
+            raise errors.STREAM_INVALID_CONFIG.with_values(
+                err="too many wildcard subjects to compare with those of other streams"
+            ) from None
+        if is_taken:
             raise errors.STREAM_SUBJECT_OVERLAP.with_values()
         refused = self._machine.table.refused_by_template(account, config, is_new=ignore is None)
         if refused is not None:

@@ -177,7 +177,7 @@ class MetaMachine:
         existing = self._working.get(StreamKey(command.account, config.name))
         if existing is not None:
             return CommandVerdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
-        if self._working.overlapping(command.account, config.subject_filters) is not None:
+        if self._working.are_taken(command.account, config.subject_filters):
             return CommandVerdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         refused = self._working.refused_by_template(command.account, config, is_new=True)
         if refused is not None:
@@ -204,7 +204,7 @@ class MetaMachine:
             return CommandVerdict(assignment=existing)
         if any(self._working.is_removed(row.group_id, peer) for peer in row.peers):
             return CommandVerdict(error=errors.STREAM_NOT_FOUND.with_values())
-        if self._working.overlapping(row.account, row.config.subject_filters, ignore=row.config.name) is not None:
+        if self._working.are_taken(row.account, row.config.subject_filters, ignore=row.config.name):
             return CommandVerdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         self._working.put(row)
         return CommandVerdict(assignment=row, changed=True)
@@ -214,7 +214,7 @@ class MetaMachine:
         existing = self._working.get(StreamKey(command.account, config.name))
         if existing is None or existing.incarnation != command.incarnation:
             return CommandVerdict(error=errors.STREAM_NOT_FOUND.with_values())
-        if self._working.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
+        if self._working.are_taken(command.account, config.subject_filters, ignore=config.name):
             return CommandVerdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         refused = self._working.refused_by_template(command.account, config, is_new=False)
         if refused is not None:
@@ -251,9 +251,7 @@ class MetaMachine:
                 err=f'template with name "{command.name}" already exists'
             )
             return CommandVerdict(error=taken)
-        if table.overlapping(command.account, patterns) is not None or table.templates.overlapping(
-            command.account, patterns
-        ):
+        if table.are_taken(command.account, patterns) or table.templates.overlapping(command.account, patterns):
             return CommandVerdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         table.templates.put(
             StreamTemplate(

@@ -12,7 +12,7 @@ import attrs
 
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model import errors
-from jetraft.store.model.subject import overlaps
+from jetraft.store.model._patterns import PatternTree, TooManyCombinationsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,13 +53,23 @@ def _check_no_cycle(table: MetaTable, account: str, config: StreamConfig) -> Non
     while waiting:
         holder = waiting.popleft()
         seen.add(holder.name)
-        for name, filtered in (*_sourced(holder), *((name, "") for name in _mirrored(holder))):
-            if name in seen:
-                if not filtered or any(overlaps(own.encode(), filtered.encode()) for own in holder.subjects):
-                    raise errors.STREAM_INVALID_CONFIG.with_values(err="detected cycle")
-            elif name not in named and (row := table.get(StreamKey(account, name))) is not None:
+        origins = [*_sourced(holder), *((name, "") for name in _mirrored(holder))]
+        back = [filtered.encode() for name, filtered in origins if name in seen]
+        if back and (b"" in back or _meet(holder.subject_filters, back)):
+            raise errors.STREAM_INVALID_CONFIG.with_values(err="detected cycle")
+        for name, _ in origins:
+            if name not in named and (row := table.get(StreamKey(account, name))) is not None:
                 named.add(name)
                 waiting.append(row.config)
+
+
+def _meet(subjects: Iterable[bytes], filters: Iterable[bytes]) -> bool:
+    try:
+        return PatternTree(subjects).meets(PatternTree(filters))
+    except TooManyCombinationsError:
+        raise errors.STREAM_INVALID_CONFIG.with_values(
+            err="too many wildcard filters of sources to compare with the subjects"
+        ) from None
 
 
 def _sourced(config: StreamConfig) -> Iterable[tuple[str, str]]:

@@ -28,6 +28,7 @@ from jetraft.cluster.meta.node_load import PromisedLoad
 from jetraft.cluster.meta.templates import Templates, template_fields, template_of, template_row
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model import errors
+from jetraft.store.model._patterns import PatternTree
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.feature_level import FIRST
 from jetraft.store.model.ids import GroupId, NodeId
@@ -59,6 +60,7 @@ class MetaTable:
 
     def __init__(self) -> None:
         self._streams: dict[StreamKey, StreamAssignment] = {}
+        self._of_account: defaultdict[str, dict[str, StreamAssignment]] = defaultdict(dict)  # the same, by name
         self._claims: defaultdict[str, SubjectClaims] = defaultdict(SubjectClaims)
         self._mirrors: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # (account, origin): names
         self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
@@ -84,20 +86,26 @@ class MetaTable:
 
     def of_account(self, account: str) -> Iterator[StreamAssignment]:
         """Yield the streams of one account, in order of creation."""
-        return (assignment for key, assignment in self._streams.items() if key.account == account)
+        return iter(self._of_account.get(account, {}).values())
 
     def mirrors_of(self, account: str, name: str) -> list[StreamAssignment]:
         """Return the streams of the account that mirror this one, in order of creation."""
         return [self._streams[StreamKey(account, mirror)] for mirror in self._mirrors.get((account, name), ())]
 
-    def overlapping(self, account: str, patterns: Iterable[bytes], *, ignore: str | None = None) -> str | None:
-        """Return the name of a stream of the account, other than `ignore`, that claims one of these subjects."""
-        claims = self._claims[account]
-        for pattern in patterns:
-            found = min(claims.overlapping(pattern, ignore=ignore), default=None)
-            if found is not None:
-                return found
-        return None
+    def are_taken(
+        self, account: str, patterns: Iterable[bytes], *, ignore: str | None = None, bounded: bool = False
+    ) -> bool:
+        """Whether a stream of the account, other than `ignore`, claims one of these subjects.
+
+        Raises TooManyCombinationsError where it is `bounded`.
+        """
+        return self._claims[account].are_taken(PatternTree(patterns), ignore=ignore, bounded=bounded)
+
+    def claiming(self, account: str, pattern: bytes) -> Iterator[StreamAssignment]:
+        """Yield the streams of an account that claim a subject which this pattern admits, by name."""
+        claims = self._claims.get(account)
+        names = () if claims is None else sorted(claims.overlapping(pattern))
+        return (self._streams[StreamKey(account, name)] for name in names)
 
     def made_by(self, account: str, template: str) -> Iterator[StreamAssignment]:
         """Yield the streams that a template has made."""
@@ -133,6 +141,7 @@ class MetaTable:
             if old.config.mirror != assignment.config.mirror:
                 self._forget_mirror(old)
         self._streams[assignment.key] = assignment
+        self._of_account[assignment.account][assignment.config.name] = assignment
         if assignment.config.mirror is not None and assignment.config.mirror.external is None:
             self._mirrors[assignment.account, assignment.config.mirror.name][assignment.config.name] = None
         self.promised_load.add(assignment.config, assignment.peers, assignment.preferred)
@@ -143,6 +152,9 @@ class MetaTable:
     def remove(self, key: StreamKey) -> None:
         """Remove a stream and leave its tombstone."""
         old = self._streams.pop(key)
+        del self._of_account[old.account][old.config.name]
+        if not self._of_account[old.account]:
+            del self._of_account[old.account]
         self._forget_load(old)
         self._claims[old.account].remove(old.config.name, _patterns(old))
         self._forget_mirror(old)

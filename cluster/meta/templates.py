@@ -12,8 +12,9 @@ import attrs
 
 from jetraft.cluster.meta.commands import blob, number, pack_config, text, unpack_config
 from jetraft.cluster.state.assignment import StreamKey
+from jetraft.store.model._patterns import PatternTree
 from jetraft.store.model.extensions import stream_extensions
-from jetraft.store.model.subject import matches, overlaps
+from jetraft.store.model.subject import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,9 +84,12 @@ class Templates:
         """Whether a template other than this one takes some of these subjects."""
         if not self._rows:
             return False
-        wanted = list(patterns)
-        others = [row for row in self._of(account) if row.name != ignore]
-        return any(overlaps(one, pattern) for row in others for one in _subjects(row) for pattern in wanted)
+        others: PatternTree[str] = PatternTree()
+        for row in self._of(account):
+            if row.name != ignore:
+                for one in _subjects(row):
+                    others.add(one, row.name)
+        return others.meets(PatternTree(patterns), bounded=False)
 
     def _of(self, account: str) -> Iterator[StreamTemplate]:
         return (row for row in self._rows.values() if row.account == account)

@@ -21,7 +21,6 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model import errors
 from jetraft.store.model.state import StreamAlternate
-from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Sequence
@@ -209,11 +208,9 @@ class ClusterService:
     def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
         """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""
         self.owners.require_meta()
-        rows = self._machine.table.of_account(account)
-        wanted = subject.encode()
-        if wanted:
-            rows = (row for row in rows if any(overlaps(one, wanted) for one in row.config.subject_filters))
-        return sorted(rows, key=lambda row: row.config.name)
+        if subject:
+            return list(self._machine.table.claiming(account, subject.encode()))
+        return sorted(self._machine.table.of_account(account), key=lambda row: row.config.name)
 
     async def infos_of(self, rows: Iterable[StreamAssignment]) -> StreamPage:
         """Ask the leaders of all these streams at the same time; who is away or does not answer in time is missing."""

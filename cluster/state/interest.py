@@ -3,80 +3,120 @@
 A work-queue message goes when a consumer is done with it. An interest message goes when every consumer whose filter
 matches its subject is done with it, and at once when there is no such consumer. The decision uses applied state only,
 so every replica removes the same messages at the same entry: nothing is removed because one replica saw an ack.
+
+A message meets the filters of all consumers in one walk down their tree, and of a filter that many consumers have it
+asks those first who wanted something last. Consumers that begin at a message still to come are not asked until it is
+there. So what applying an entry costs does not grow with the number of consumers and filters.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, Protocol
 
+from jetraft.cluster.state import commands
+from jetraft.cluster.state._entries import subjects_of
 from jetraft.store.model.config import RetentionPolicy
+from jetraft.store.model.consumer_filters import ConsumerFilters
 from jetraft.store.model.extensions import WAITING
-from jetraft.store.model.subject import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.store.stream.consumer_state import ConsumerState
-    from jetraft.store.stream.stream_store import StreamStore
+
+APPLIED_AT_ONCE_MAX: Final = 10_000  # messages of a stream in which applying a deletion looks at each: some 10 ms
+BEYOND: Final = 1 << 62  # above every sequence (stream_store.py: SEQ_MAX)
 
 
 class SubjectSource(Protocol):
-    """Looks up subjects of live messages; a StreamStore, seen through the machine."""
+    """The live messages; a StreamStore, seen through the machine."""
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence given out."""
 
     def subject_of(self, seq: int) -> bytes | None:
         """The subject of the message at this sequence, None when it is gone."""
 
 
-def wants(consumer: ConsumerState, seq: int, subject: bytes) -> bool:
-    """True when this consumer has yet to deliver the message, or to see it acknowledged."""
-    filters = consumer.config.filters
-    return consumer.is_waiting_for(seq) and (not filters or matches_any(filters, subject))
+class Interest:
+    """Which messages the consumers of a stream with interest retention want; follows every change of a consumer."""
 
+    def __init__(self, consumers: Mapping[str, ConsumerState], source: SubjectSource) -> None:
+        """`consumers` is the machine's own table."""
+        self.filters = ConsumerFilters()
+        self._consumers = consumers
+        self._source = source
+        self._unfiltered: dict[str, None] = {}
+        self._later: list[tuple[int, str]] = []  # a heap: the consumer waits for what is above the sequence
+        self._later_at: dict[str, int] = {}  # those of the heap that are valid
+        for consumer in consumers.values():
+            self.put(consumer)
 
-def unneeded_on_arrival(consumers: Collection[ConsumerState], first_seq: int, subjects: Sequence[bytes]) -> list[int]:
-    """Of messages just stored in an interest stream, those that no consumer will ever want; what waits stays."""
-    return [
-        first_seq + place
-        for place, subject in enumerate(subjects)
-        if not subject.startswith(WAITING)
-        and not any(wants(consumer, first_seq + place, subject) for consumer in consumers)
-    ]
-
-
-def unneeded(consumers: Collection[ConsumerState], store: StreamStore) -> list[int]:
-    """Of all messages, those that no consumer wants: after a change of its filters, or of the retention."""
-    seqs = store.next_matches(store.visible(()), 1, store.messages)
-    return [seq for seq in seqs if not is_wanted(consumers, seq, store)]
-
-
-def unneeded_after_done(
-    retention: RetentionPolicy,
-    consumers: Collection[ConsumerState],
-    by: ConsumerState,
-    done: Sequence[int],
-    source: SubjectSource,
-) -> Sequence[int]:
-    """Of the messages that one consumer is done with, those that may go."""
-    if retention is RetentionPolicy.LIMITS:
-        return []
-    if retention is RetentionPolicy.WORK_QUEUE or len(consumers) == 1:
-        return done
-    others = [consumer for consumer in consumers if consumer is not by]
-    return [seq for seq in done if not is_wanted(others, seq, source)]
-
-
-def is_wanted(consumers: Iterable[ConsumerState], seq: int, source: SubjectSource) -> bool:
-    """True when one of these consumers wants the message; the subject is looked up only when it matters."""
-    subject: bytes | None = None
-    for consumer in consumers:
-        if not consumer.is_waiting_for(seq):
-            continue
+    def put(self, consumer: ConsumerState) -> None:
+        """A consumer exists, or its filters or its position have changed."""
+        name, position = consumer.name, consumer.delivered_stream
+        self.forget(name)
         if not consumer.config.filters:
-            return True
-        if subject is None:
-            subject = source.subject_of(seq)
-        if subject is None:
-            return False
-        if matches_any(consumer.config.filters, subject):
-            return True
-    return False
+            self._unfiltered[name] = None
+        if (
+            position >= self._source.last_seq
+            and not (consumer.dead or consumer.acked_ahead)
+            and consumer.pending.first() is None
+        ):
+            self._later_at[name] = position
+            heappush(self._later, (position, name))
+        else:
+            self.filters.put(name, consumer.config)
+
+    def forget(self, name: str) -> None:
+        """A consumer is gone."""
+        self.filters.forget(name)
+        self._unfiltered.pop(name, None)
+        self._later_at.pop(name, None)
+
+    def arrived(self, last_seq: int) -> None:
+        """The stream has messages up to this one."""
+        while self._later and self._later[0][0] < last_seq:
+            position, name = heappop(self._later)
+            if self._later_at.get(name) == position:
+                del self._later_at[name]
+                self.filters.put(name, self._consumers[name].config)
+
+    def unneeded_on_arrival(self, first_seq: int, frame: bytes) -> list[int]:
+        """Of the messages of a frame that was just stored, those that no consumer will ever want; what waits stays."""
+        if any(self._consumers[name].resume_seq <= first_seq for name in self._unfiltered):
+            return []
+        return [
+            first_seq + place
+            for place, subject in enumerate(subjects_of(frame))
+            if not subject.startswith(WAITING) and not self.is_wanted(first_seq + place, subject)
+        ]
+
+    def is_wanted(self, seq: int, subject: bytes, *, but: str = "") -> bool:
+        """Whether a consumer, other than this one, is still to be given the message, or to acknowledge it."""
+        consumers = self._consumers
+        return self.filters.tree.any_of(subject, lambda name: name != but and consumers[name].is_waiting_for(seq))
+
+    def unneeded(self, seqs: Iterable[int], *, but: str = "") -> list[int]:
+        """Of these messages, those that no consumer wants, other than this one."""
+        subject_of = self._source.subject_of
+        return [
+            seq
+            for seq in seqs
+            if (subject := subject_of(seq)) is not None and not self.is_wanted(seq, subject, but=but)
+        ]
+
+
+def deletion_of_consumer(machine: StreamMachine, name: str) -> list[commands.ConsumerCommand]:
+    """The commands that delete a consumer, at a cost that does not grow with the stream.
+
+    A consumer that waits for nothing leaves nothing over when it goes. So where an interest stream has many messages it
+    is moved past all of them first, in the same entry, and the leader looks for what is left over (decision 129).
+    """
+    config = machine.config
+    if config is None or config.retention is not RetentionPolicy.INTEREST or machine.messages <= APPLIED_AT_ONCE_MAX:
+        return [commands.DeleteConsumer(name)]
+    return [commands.ResetConsumer(name, BEYOND), commands.DeleteConsumer(name)]

@@ -21,7 +21,7 @@ from jetraft.cluster.state.ack_header import acked_in
 from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
-from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
+from jetraft.cluster.state.interest import Interest
 from jetraft.cluster.state.schedules import PURGE, ScheduleTable
 from jetraft.cluster.state.snapshot import Snapshot, encode_config
 from jetraft.cluster.state.source_header import SourcePosition, position_in
@@ -40,6 +40,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig, stored_stream_config
+from jetraft.store.model.consumer_filters import ConsumerFilters, rivals_in, takes_messages
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreError
@@ -83,6 +84,8 @@ class StreamMachine:
         self.sources: dict[bytes, SourcePosition] = {}  # how far each source has been read, by its key
         self.chain: Chain | None = None  # of a stream with `jetraft.chain`
         self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
+        self._interest: Interest | None = None  # of a stream with interest retention, once it is asked
+        self._rivals: ConsumerFilters | None = None  # of a work queue, once it is asked
         self.mutations = 0  # grows with every change of the set of messages; caches compare it
         self._events = events
         self._entries_applied = 0
@@ -130,6 +133,7 @@ class StreamMachine:
         self.chain = None if found.chain is None else Chain.restore(found.chain)
         self.consumers = {consumer.name: consumer for consumer in found.consumers}
         self.hidden_consumers = sum(consumer.config.direct for consumer in self.consumers.values())
+        self._interest = self._rivals = None
         self.mutations += 1
 
     def _tell(self, event: Callable[..., None], *what: object, **how: object) -> None:
@@ -186,6 +190,7 @@ class StreamMachine:
         if self.schedules.rows or (flagged and any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged)):
             self._schedule(first_seq, frame, flagged)
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
+            self.interest.arrived(last_seq)
             self._remove_unwanted(first_seq, frame)
         return last_seq
 
@@ -211,10 +216,7 @@ class StreamMachine:
                     self.store.purge(subject=scheduler, below_seq=first_seq + place, keep=None)
 
     def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
-        consumers = self.consumers.values()
-        if any(not consumer.config.filters and consumer.resume_seq <= first_seq for consumer in consumers):
-            return
-        seqs = unneeded_on_arrival(consumers, first_seq, subjects_of(frame))
+        seqs = self.interest.unneeded_on_arrival(first_seq, frame)
         self._remove([seq for seq in seqs if not self.store.is_lost(seq)] if self.store.lost() else seqs)
 
     def _remove(self, seqs: Sequence[int]) -> None:
@@ -264,7 +266,7 @@ class StreamMachine:
         config = stored_stream_config(command.config)
         if config == self.config:
             return 0
-        self.config = config
+        self.config, self._interest, self._rivals = config, None, None
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
         self.store.hide(hidden_by(self.config))
@@ -297,6 +299,7 @@ class StreamMachine:
                 else:
                     self.consumers[command.name] = restored_consumer(command)
                 self.hidden_consumers += self.consumers[command.name].config.direct
+                self._follow(self.consumers[command.name])
                 self._tell(self._events.consumer_created, self.consumers[command.name])
             return consumer is None
         if consumer is None:
@@ -307,22 +310,62 @@ class StreamMachine:
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
+            self._follow(consumer)
             self._tell(self._events.consumer_updated, consumer, is_reset=isinstance(command, commands.ResetConsumer))
         return True
 
+    @property
+    def interest(self) -> Interest:
+        """Who wants which messages, of a stream with interest retention."""
+        if self._interest is None:
+            self._interest = Interest(self.consumers, self.store)
+        return self._interest
+
+    @property
+    def consumer_filters(self) -> ConsumerFilters:
+        """The filters of the consumers whose acks decide what the stream keeps; none where limits do."""
+        if self.config is None or self.config.retention is RetentionPolicy.LIMITS:
+            return ConsumerFilters()
+        if self.config.retention is RetentionPolicy.INTEREST:
+            return self.interest.filters
+        if self._rivals is None:
+            self._rivals = rivals_in({name: consumer.config for name, consumer in self.consumers.items()})
+        return self._rivals
+
+    def _follow(self, consumer: ConsumerState) -> None:
+        if self._interest is not None:
+            self._interest.put(consumer)
+        if self._rivals is not None and takes_messages(consumer.config):
+            self._rivals.put(consumer.name, consumer.config)
+
     def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
-        if seqs and self.config is not None and self.config.retention is not RetentionPolicy.LIMITS:
-            everyone = self.consumers.values()
-            self._remove(unneeded_after_done(self.config.retention, everyone, consumer, seqs, self.store))
+        if not seqs or self.config is None or self.config.retention is RetentionPolicy.LIMITS:
+            return
+        if self.config.retention is RetentionPolicy.INTEREST and len(self.consumers) > 1:
+            seqs = self.interest.unneeded(seqs, but=consumer.name)
+        self._remove(seqs)
 
     def _delete_consumer(self, consumer: ConsumerState) -> None:
+        """Forget a consumer, and of an interest stream what no other consumer wants.
+
+        Where that is much, the leader has put a reset before the deletion (interest.py), so that nothing is waited for.
+        """
         del self.consumers[consumer.name]
         self.hidden_consumers -= consumer.config.direct
+        if self._interest is not None:
+            self._interest.forget(consumer.name)
+        if self._rivals is not None:
+            self._rivals.forget(consumer.name)
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
-            wanted = self.store.next_matches(self.store.visible(consumer.config.filters), 1, self.store.messages)
-            mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
-            self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
+            self._remove(self.interest.unneeded(self._waited_for_by(consumer)))
         self._tell(self._events.consumer_deleted, consumer)
+
+    def _waited_for_by(self, consumer: ConsumerState) -> list[int]:
+        """The messages that a consumer is still to be given, to acknowledge or to hand on."""
+        first = consumer.pending.first()
+        lowest = min(consumer.delivered_stream + 1 if first is None else first[1], *consumer.dead, self.store.next_seq)
+        seqs = self.store.next_matches(self.store.visible(consumer.config.filters), lowest, self.store.messages)
+        return [seq for seq in seqs if consumer.is_waiting_for(seq)]
 
     @property
     def vanished(self) -> int:
@@ -419,7 +462,8 @@ class StreamMachine:
         """True when retention is by interest and no consumer is interested in this subject."""
         if self.config is None or self.config.retention is not RetentionPolicy.INTEREST:
             return False
-        return not any(wants(consumer, self.next_seq, subject) for consumer in self.consumers.values())
+        self.interest.arrived(self.next_seq)
+        return not self.interest.is_wanted(self.next_seq, subject)
 
 
 _APPLIERS: Final[dict[int, Callable[[StreamMachine, Entry], object]]] = {

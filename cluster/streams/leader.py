@@ -25,6 +25,7 @@ from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, LeftSink, newest_before
+from jetraft.cluster.streams.leftovers import Leftovers
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
 from jetraft.cluster.streams.refusals import why_full
@@ -86,6 +87,7 @@ class StreamLeadership:
         self.dispatcher = ConsumerDispatcher(site, group, machine, self)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._scheduler: Scheduler | None = None
+        self.leftovers = Leftovers(site, group, machine)
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
 
     @classmethod
@@ -95,6 +97,7 @@ class StreamLeadership:
         leadership.dispatcher.start()
         leadership._begin_to_listen()
         leadership._expiry.arm()
+        leadership.leftovers.look_after_deletion()
         leadership._follow_origins(leadership._config)
         leadership._look_after_schedules()
         return leadership
@@ -347,6 +350,7 @@ class StreamLeadership:
             self.origins.end(is_removed=is_removed)
         self.dispatcher.end(reason)
         self._expiry.end()
+        self.leftovers.end()
         if self._scheduler is not None:
             self._scheduler.end()
         self._batch_timer.end()

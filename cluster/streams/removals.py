@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.interest import unneeded
-from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import NotLeaderError
-from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
-from jetraft.store.model.config import RetentionPolicy
 from jetraft.store.stream.stream_store import EVERYTHING, SEQ_MAX
 
 if TYPE_CHECKING:
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.cluster.streams.admit import PublishAdmission
-    from jetraft.raft.group import Group
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.requests import JSApiStreamPurgeRequest
 
@@ -62,20 +57,6 @@ def accepted(
         return attrs.evolve(purge, below_seq=machine.next_seq)
     admission.skip_to(seq)
     return purge
-
-
-def remove_unneeded(group: Group, machine: StreamMachine) -> None:
-    """Remove what is left over in a stream with interest retention that was changed, or whose consumer was.
-
-    The leader proposes it, as it proposes deletions: how the change itself is applied is the same in all versions.
-    Source: stream.go, checkInterestState; consumer.go, cleanupNoInterestMessages.
-    """
-    if machine.config is None or machine.config.retention is not RetentionPolicy.INTEREST:
-        return
-    seqs = unneeded(machine.consumers.values(), machine.store)
-    if seqs:
-        body = commands.encode_stream_command(commands.Remove(seqs=commands.to_runs(seqs), erase=False))
-        group.propose(Proposal(kind=Kind.STREAM_OP, body=body))
 
 
 def deletion_of(config: StreamConfig, seq: int, *, erase: bool) -> commands.Remove | None:

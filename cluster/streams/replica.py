@@ -24,7 +24,7 @@ from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.group_views import CONSUMERS_TOLD_MAX, announce_consumers, announce_leader, cluster_info
 from jetraft.cluster.streams.leader import StreamLeadership
 from jetraft.cluster.streams.loss_news import LossNews
-from jetraft.cluster.streams.removals import deletion_of, purge_of, remove_unneeded
+from jetraft.cluster.streams.removals import deletion_of, purge_of
 from jetraft.cluster.streams.stream_infos import stream_info
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSpec
@@ -302,7 +302,7 @@ class StreamReplica:
         self._lead()
         if self._leadership is not None:
             self._leadership.config_changed(config)
-            remove_unneeded(self.group, self.machine)
+            self._leadership.leftovers.look()
         self._changed()
 
     def consumer_created(self, state: ConsumerState) -> None:
@@ -316,13 +316,14 @@ class StreamReplica:
         """A consumer has changed."""
         if self._leadership is not None:
             self._leadership.dispatcher.updated(state, is_reset=is_reset)
-            remove_unneeded(self.group, self.machine)
+            self._leadership.leftovers.look()
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
         if self._leadership is not None:
             self._site.advisories.consumer_action(self.config.name, state.name, "delete")
             self._leadership.dispatcher.deleted(state)
+            self._leadership.leftovers.look_after_deletion()
 
     def purged(self, first_seq: int) -> None:
         """Messages were purged or expired."""

@@ -15,7 +15,7 @@ cdef class PatternTree:
     cdef Branch root
     cdef Py_ssize_t count        # of patterns, with each of their values
     cdef Py_ssize_t branches     # of the tree
-    cdef Py_ssize_t known_width  # 0: not known
+    cdef Py_ssize_t width_bound  # of the branches to which a literal subject can lead
 
     cdef bint admits(self, bytes subject) except -1
     cdef list _values_of(self, bytes subject)

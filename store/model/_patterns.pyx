@@ -5,15 +5,15 @@ The patterns are a tree by their tokens. A subject walks down the branches that 
 set of patterns meets another by a walk down both trees at once. A walk goes level by level, so neither the depth of a
 subject nor the number of its tokens is a depth of calls: clients choose both.
 
-Where wildcards and tokens alternate on many levels, one subject may follow many branches at once. `width` bounds how
-many, over all subjects, so that a set is refused before it is used; a walk of two trees counts its steps and gives up
-beyond `STEPS_PER_BRANCH` for each branch of both, so it costs what the two sets cost to build. A caller takes "too
-many" for an overlap, so that what it does depends on the sets alone, never on the order in which patterns were added: a
-walk may find an overlap first or give up first. Source of the tree: nats-server server/sublist.go.
+Where wildcards and tokens alternate on many levels, one subject may follow many branches at once. `is_wider_than` bounds
+how many, over all subjects, so that a set is refused before it is used; a walk of two trees counts its steps and gives up
+beyond `STEPS_PER_BRANCH` for each branch of both, so it costs what the two sets cost to build. Whether it gives up may
+depend on the order in which patterns were added, so what is decided on all replicas asks without that bound, and the
+leader has asked with it before it proposed. Source of the tree: nats-server server/sublist.go.
 """
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport UINT64_MAX, uint64_t
 
 cdef enum:
     STEPS_PER_BRANCH = 8  # of a walk of two trees; patterns of one form take 1 or 2
@@ -88,7 +88,7 @@ cdef class PatternTree:
                 branch.here = []
             branch.here.append(value)
         self.count += 1
-        self.known_width = 0
+        self.width_bound += len(path) + 1
 
     def remove(self, bytes pattern, value):
         """Remove a pattern with a value that were added. Raises KeyError."""
@@ -114,7 +114,6 @@ cdef class PatternTree:
             else:
                 branch.here = None
         self.count -= 1
-        self.known_width = 0
         for token in reversed(path):
             child, branch = branch, way.pop()
             if not child.is_bare():
@@ -207,12 +206,15 @@ cdef class PatternTree:
         """Whether one of the patterns admits a subject that this one admits."""
         return self.meets(PatternTree((pattern,)))
 
-    def meets(self, PatternTree other not None, *, but=None):
+    def meets(self, PatternTree other not None, *, but=None, bint bounded=True):
         """Whether a pattern of this tree and one of the other admit a common subject.
 
-        With `but`, patterns of this tree that have only this value do not count. Raises TooManyCombinationsError.
+        With `but`, patterns of this tree that have only this value do not count. Raises TooManyCombinationsError where
+        it is `bounded`.
         """
         cdef uint64_t left = STEPS_MIN + STEPS_PER_BRANCH * <uint64_t>(self.branches + other.branches)
+        if not bounded:
+            left = UINT64_MAX
         cdef list ours = [self.root], others = [other.root], next_ours, next_others
         cdef Py_ssize_t at
         cdef Branch mine, theirs
@@ -301,12 +303,14 @@ cdef class PatternTree:
                 found.extend(branch.here)
         return found
 
-    @property
-    def width(self):
-        """The most branches that a literal subject can lead to: an upper bound of the steps of `matches`."""
-        if not self.known_width:
-            self.known_width = width_of(self.root)
-        return self.known_width
+    def is_wider_than(self, Py_ssize_t limit):
+        """Whether a literal subject may lead to more than so many branches, which bounds the steps of `matches`.
+
+        Counted anew only when what was added since the last count may have passed the limit.
+        """
+        if self.width_bound > limit:
+            self.width_bound = width_of(self.root)
+        return self.width_bound > limit
 
     cdef list _values_of(self, bytes subject):
         cdef list level = [self.root], following, found = []

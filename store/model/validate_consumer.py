@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 import attrs
 
 from jetraft.store.model import errors
+from jetraft.store.model._patterns import PatternTree, TooManyCombinationsError
 from jetraft.store.model.config import (
     AckPolicy,
     ConsumerAction,
@@ -24,16 +25,14 @@ from jetraft.store.model.config import (
 )
 from jetraft.store.model.consumer_checks import check_consumer
 from jetraft.store.model.consumer_defaults import with_defaults
+from jetraft.store.model.consumer_filters import WIDTH_MAX, ConsumerFilters, takes_messages
 from jetraft.store.model.limits import (
     INACTIVE_THRESHOLD_DEFAULT_NS,
     NAME_BYTES_MAX,
     NO_LIMITS,
     ServerLimits,
 )
-from jetraft.store.model.subject import (
-    has_path_separator,
-    overlaps,
-)
+from jetraft.store.model.subject import EVERYTHING, has_path_separator
 from jetraft.store.model.versioning import stored_consumer
 
 
@@ -108,26 +107,34 @@ def with_kept_threshold(config: ConsumerConfig, kept: ConsumerConfig) -> Consume
 
 
 def check_consumer_fits(
-    name: str, config: ConsumerConfig, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
+    name: str,
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    others: Mapping[str, ConsumerConfig],
+    *,
+    filters: ConsumerFilters,
 ) -> None:
     """Check the rules between the consumers of a stream; `others` may include the replaced one. Raises ApiError.
 
+    `filters` are those of the others where retention is by acks: of a work queue only of those that take messages.
+
     A work queue delivers each message to one consumer: explicit acks, deliver all, and disjoint filters.
     """
-    if stream.retention is RetentionPolicy.WORK_QUEUE and not (config.direct or config.sourcing):
-        rivals = {
-            other: kept
-            for other, kept in others.items()
-            if other != name and not (kept.direct or kept.sourcing)  # through which servers read the stream
-        }
+    if stream.retention is RetentionPolicy.WORK_QUEUE and takes_messages(config):
         if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
             raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.with_values()
         if config.deliver_policy is not DeliverPolicy.ALL:
             raise errors.CONSUMER_WQ_NOT_DELIVER_ALL.with_values()
-        if rivals and not config.filters:
+        if not config.filters and len(filters) > (name in filters):
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED.with_values()
-        if any(_touch(config, rival) for rival in rivals.values()):
+        try:
+            is_taken = filters.tree.meets(PatternTree(config.filters or (EVERYTHING,)), but=name)
+        except TooManyCombinationsError:
+            _cannot("too many wildcard filter subjects to compare with those of other consumers")
+        if is_taken:
             raise errors.CONSUMER_WQ_NOT_UNIQUE.with_values()
+    if stream.retention is RetentionPolicy.INTEREST and filters.tree.is_wider_than(WIDTH_MAX):
+        _cannot("the wildcards of the filters of all consumers meet in too many ways")
     if config.direct or name in others or stream.max_consumers <= 0:
         return
     if stream.max_consumers <= sum(not kept.direct for kept in others.values()):
@@ -180,12 +187,6 @@ _FIXED_BEFORE_DELIVERY: Final = (
 
 def _cannot(reason: str) -> NoReturn:
     raise errors.CONSUMER_CREATE_FAILED.with_values(err=reason)
-
-
-def _touch(one: ConsumerConfig, other: ConsumerConfig) -> bool:
-    if not one.filters or not other.filters:
-        return True
-    return any(overlaps(mine, theirs) for mine in one.filters for theirs in other.filters)
 
 
 def _check_filter_of_subject(config: ConsumerConfig, filter_subject: str) -> None:

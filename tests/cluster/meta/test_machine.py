@@ -61,14 +61,14 @@ def test_a_creation_under_a_taken_name_changes_nothing() -> None:
     row = machine.table.get(key("S"))
     assert row is not None
     assert row.group_id == "first"
-    assert machine.table.overlapping(ACCOUNT, [b"b"]) is None
+    assert not machine.table.are_taken(ACCOUNT, [b"b"])
 
 
 def test_a_creation_on_taken_subjects_changes_nothing() -> None:
     machine, errors = applied(assign("S", "a.>"), assign("T", "b", "a.x"))
     assert errors == [None, 10065]
     assert machine.table.get(key("T")) is None
-    assert machine.table.overlapping(ACCOUNT, [b"b"]) is None
+    assert not machine.table.are_taken(ACCOUNT, [b"b"])
 
 
 def test_removal_needs_the_incarnation_it_was_meant_for() -> None:
@@ -88,7 +88,7 @@ def test_reconfiguring_keeps_identity_and_moves_the_revision() -> None:
     assert errors == [None, None]
     assert row is not None
     assert (row.incarnation, row.revision, row.config.max_msgs) == (1, 2, 5)
-    assert machine.table.overlapping(ACCOUNT, [b"a"]) is None
+    assert not machine.table.are_taken(ACCOUNT, [b"a"])
 
 
 def test_reconfiguring_may_not_take_the_subjects_of_another_stream() -> None:
@@ -315,5 +315,4 @@ def test_no_two_streams_ever_share_a_subject(commands: list[Command]) -> None:
     machine = MetaMachine()
     machine.apply([entry(index, command) for index, command in enumerate(commands, start=1)])
     for row in machine.table.streams.values():
-        others = machine.table.overlapping(ACCOUNT, row.config.subject_filters, ignore=row.config.name)
-        assert others is None
+        assert not machine.table.are_taken(ACCOUNT, row.config.subject_filters, ignore=row.config.name)

@@ -25,8 +25,8 @@ def test_a_snapshot_restores_an_equal_table() -> None:
     assert restored.streams == table.streams
     assert restored.node_names == {N1: "first"}
     assert restored.is_removed(assignment("A", incarnation=1).group_id, N1)
-    assert restored.overlapping(ACCOUNT, [b"a.x"]) is None
-    assert restored.overlapping(ACCOUNT, [b"*"]) == "B"
+    assert not restored.are_taken(ACCOUNT, [b"a.x"])
+    assert restored.are_taken(ACCOUNT, [b"*"])
 
 
 def test_a_stream_that_was_never_removed_has_no_tombstone() -> None:
@@ -40,15 +40,15 @@ def test_replacing_an_assignment_releases_its_old_subjects() -> None:
     table = MetaTable()
     table.put(assignment("A", "old"))
     table.put(assignment("A", "new"))
-    assert table.overlapping(ACCOUNT, [b"old"]) is None
-    assert table.overlapping(ACCOUNT, [b"new"]) == "A"
-    assert table.overlapping(ACCOUNT, [b"new"], ignore="A") is None
+    assert not table.are_taken(ACCOUNT, [b"old"])
+    assert table.are_taken(ACCOUNT, [b"new"])
+    assert not table.are_taken(ACCOUNT, [b"new"], ignore="A")
 
 
 def test_subjects_of_another_account_do_not_overlap() -> None:
     table = MetaTable()
     table.put(assignment("A", "a"))
-    assert table.overlapping("other", [b"a"]) is None
+    assert not table.are_taken("other", [b"a"])
 
 
 def test_the_oldest_tombstones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

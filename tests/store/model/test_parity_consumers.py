@@ -9,6 +9,7 @@ import pytest
 
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerAction, ConsumerConfig, CreateConsumerRequest, StreamConfig
+from jetraft.store.model.consumer_filters import rivals_in
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.validate import (
     CreateForm,
@@ -237,7 +238,7 @@ def create(
     request = CreateConsumerRequest.from_json(body)
     named = check_consumer_create_request(request, form=CreateForm.NAMED, stream=stream.name, consumer=name)
     config = normalise_consumer(named, stream, clustered=False, pedantic=request.pedantic)
-    check_consumer_fits(name, config, stream, known)
+    check_consumer_fits(name, config, stream, known, filters=rivals_in(known))
     check_consumer_action(known.get(name), config, request.action)
     return config
 

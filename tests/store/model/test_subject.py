@@ -139,5 +139,11 @@ def test_many_literals_are_cheap_and_many_wildcards_are_refused() -> None:
     assert find_pair([*literals, b"s.7"], subject.overlaps) == (7, 100_000)
 
     wildcards = [b"*.%d" % number for number in range(1_000)]
+    assert find_pair(wildcards, subject.overlaps, comparisons_max=0) is None
+    assert find_pair([*literals, b"s.99999"], subject.overlaps) == (99_999, 100_000)
+    assert find_pair([*wildcards, b"*.7"], subject.overlaps) == (7, 1_000)
+    crossed = [b"%d.*.x" % number for number in range(1_000)] + [b"*.%d.y" % number for number in range(1_000)]
     with pytest.raises(TooManyComparisonsError):
-        find_pair(wildcards, subject.overlaps)
+        find_pair(crossed, subject.overlaps)
+    with pytest.raises(TooManyComparisonsError):
+        find_pair([b"a.*.%d" % number for number in range(1_000)] + [b"a.b.*"], subject.one_covers_other)
