@@ -24,8 +24,11 @@ import attrs
 from jetraft.cluster.assembly_layers import Logs, log_parts, replica_parts
 from jetraft.cluster.assembly_requests import cluster_service, request_parts
 from jetraft.cluster.assembly_shared import Shared, Stored, held_bytes, shared_parts
+from jetraft.cluster.calls.messages.inquiries import LOOK
 from jetraft.cluster.memory_room import MemoryKeeper
+from jetraft.cluster.meta.exclusion import Exclusion
 from jetraft.cluster.meta.gossip import ProfileGossip
+from jetraft.cluster.meta.health import GRACE_NS
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.room import RoomKeeper
@@ -41,6 +44,9 @@ __all__ = ["Parts", "Stored", "assemble"]
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jetraft.cluster.assembly_layers import Replicas
+    from jetraft.cluster.assembly_requests import Requests
+    from jetraft.cluster.calls.messages.forwarding import ForwardedRequest
     from jetraft.cluster.clocks import ClockWatch
     from jetraft.cluster.meta.admission import NodeAdmission
     from jetraft.cluster.meta.adoption import Adoption
@@ -50,9 +56,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.leader_duties import LeaderDuties
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.table_lease import TableLease
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
-    from jetraft.cluster.readiness import Confirmation
     from jetraft.cluster.requests.read_confirmations import ReadConfirmations
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.cluster.requests.template_publishes import TemplatePublishes
@@ -78,7 +84,8 @@ class Parts:
     bootstrap: Bootstrap
     repairs: Repairs
     currency: Currency
-    confirmation: Confirmation
+    lease: TableLease
+    exclusion: Exclusion
     meta_replica: MetaReplica
     leader_duties: LeaderDuties
     admission: NodeAdmission
@@ -103,7 +110,6 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
     logs = log_parts(setting, ports, stored, shared, requests)
     replicas = replica_parts(setting, ports, shared, requests, logs)
     mesh, machine, directory, space = ports.mesh, shared.machine, shared.directory, shared.space
-    currency, confirmation = requests.currency, requests.confirmation
     gossip = ProfileGossip.start(
         stored.profile, view=shared.view, mesh=mesh, held=shared.held_bytes, is_short=shared.is_short
     )
@@ -120,7 +126,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         advisories=shared.advisories,
         space=space,
         tell=gossip.tell,
-        is_table_proved=lambda: currency.is_proved,
+        is_table_proved=lambda: requests.currency.is_proved,
     )
     return Parts(
         machine=machine,
@@ -131,8 +137,9 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         clocks=shared.clocks,
         bootstrap=logs.bootstrap,
         repairs=logs.repairs,
-        currency=currency,
-        confirmation=confirmation,
+        currency=requests.currency,
+        lease=requests.lease,
+        exclusion=_exclusion(shared, requests, logs, replicas),
         meta_replica=logs.meta_replica,
         leader_duties=logs.leader_duties,
         admission=replicas.admission,
@@ -147,7 +154,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         template_publishes=requests.template_publishes,
         sweeper=Sweeper(
             machine,
-            is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
+            is_current=partial(is_table_current, requests.currency, requests.lease),
             empty_trash=partial(run_blocking, ports.node_dir.empty_trash),
             sweep=partial(sweep, replicas.adoption, directory, replicas.backend),
         ),
@@ -199,9 +206,32 @@ async def reopen_log(meta_replica: MetaReplica, backend: MetaBackend[StreamRepli
         await backend.reopen(swap)
 
 
-async def is_table_current(currency: Currency, confirmation: Confirmation | None) -> bool:
+def _exclusion(shared: Shared, requests: Requests, logs: Logs, replicas: Replicas) -> Exclusion:
+    def leave() -> bool:
+        if not logs.meta_replica.end():
+            return False
+        shared.machine.forget()
+        return True
+
+    exclusion = Exclusion(
+        lease=requests.lease,
+        took_part=lambda: requests.currency.is_proved,
+        leave=leave,
+        rejoin=replicas.admission.rejoin,
+        directory=shared.directory,
+    )
+
+    async def look(_request: ForwardedRequest) -> bytes:
+        await exclusion.look()
+        return b""
+
+    requests.served.serve(LOOK, look)
+    return exclusion
+
+
+async def is_table_current(currency: Currency, lease: TableLease) -> bool:
     """Whether what the table lacks was deleted. In a cluster the meta leader is asked."""
-    return currency.is_proved and (confirmation is None or await confirmation.is_fresh())
+    return currency.is_proved and await lease.is_fresh(GRACE_NS)
 
 
 async def sweep(

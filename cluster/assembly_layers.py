@@ -108,6 +108,7 @@ def log_parts(setting: NodeSetting, ports: NodePorts, stored: Stored, shared: Sh
             manager=ports.manager,
             logs=logs,
             listeners=(shared.meta_group.replace, leader_duties.look_after),
+            end_listeners=(partial(shared.meta_group.replace, None),),
         ),
         stream_admission=StreamAdmission(node_id=setting.node_id, joining=joining, inquiries=requests.inquiries),
     )

@@ -9,13 +9,15 @@ import attrs
 from jetraft.cluster.calls.forward import Forwarder
 from jetraft.cluster.meta.currency import Currency
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
-from jetraft.cluster.readiness import Confirmation
+from jetraft.cluster.meta.lease_grants import LeaseGrants
+from jetraft.cluster.meta.table_lease import TableLease
 from jetraft.cluster.requests.backup_transfers import Backups
 from jetraft.cluster.requests.in_force import ConfigsInForce
 from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.listing import Listing
 from jetraft.cluster.requests.locator import Owners
 from jetraft.cluster.requests.read_confirmations import ReadConfirmations
+from jetraft.cluster.requests.releases import Releases
 from jetraft.cluster.requests.service import ClusterService
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
@@ -25,7 +27,9 @@ from jetraft.cluster.streams.handing_over import Handovers
 if TYPE_CHECKING:
     from jetraft.cluster.assembly_shared import Shared
     from jetraft.cluster.meta.leader_duties import LeaderDuties
+    from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.store.model.clock import Clock
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -38,10 +42,11 @@ class Requests:
     frontend: MetaFrontend
     inquiries: Inquiries
     in_force: ConfigsInForce
+    releases: Releases
     reads: ReadConfirmations
     backups: Backups
     currency: Currency
-    confirmation: Confirmation
+    lease: TableLease
     template_publishes: TemplatePublishes
     handovers: Handovers | None  # None on a server that stands alone
 
@@ -54,9 +59,9 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
     owners = Owners(node_id=node_id, mesh=mesh, machine=machine, meta_group=meta_group, replica_of=directory.get)
     forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=owners.locate, execute=served.execute)
     frontend = _frontend(setting, ports, shared, owners)
+    grants = _grants(machine, clock)
     inquiries = Inquiries(
         node_id=node_id,
-        mesh=mesh,
         forwarder=forwarder,
         served=served,
         owners=owners,
@@ -65,7 +70,10 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         frontend=frontend,
         directory=directory,
         changes=shared.changes,
+        clock=clock,
+        grants=grants,
     )
+    releases = _releases(ports, shared, forwarder, served, grants)
     in_force = ConfigsInForce(node_id=node_id, mesh=mesh, machine=machine, directory=directory, changes=shared.changes)
     return Requests(
         served=served,
@@ -74,6 +82,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         frontend=frontend,
         inquiries=inquiries,
         in_force=in_force,
+        releases=releases,
         reads=ReadConfirmations(forwarder=forwarder, served=served, owners=owners, directory=directory),
         backups=Backups(
             node_id=node_id,
@@ -94,9 +103,40 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
             accounts=shared.accounts,
         ),
         currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
-        confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
+        lease=_lease(ports, shared, inquiries),
         template_publishes=_template_publishes(ports, shared, forwarder, served, frontend),
         handovers=None if mesh is None else Handovers(mesh=mesh, timers=ports.timers, clock=clock),
+    )
+
+
+def _grants(machine: MetaMachine, clock: Clock) -> LeaseGrants:
+    grants = LeaseGrants()
+
+    def note() -> None:
+        if machine.leading_term is not None:
+            grants.lead(machine.leading_term, clock.mono_ns())
+
+    machine.on_leader.connect(note)
+    return grants
+
+
+def _lease(ports: NodePorts, shared: Shared, inquiries: Inquiries) -> TableLease:
+    ask = None if ports.mesh is None else inquiries.meta_state
+    return TableLease(clock=ports.clock, ask=ask, wait_applied=shared.meta_group.wait_applied)
+
+
+def _releases(
+    ports: NodePorts, shared: Shared, forwarder: Forwarder, served: ServedRequests, grants: LeaseGrants
+) -> Releases:
+    return Releases(
+        node_id=shared.view.node_id,
+        mesh=ports.mesh,
+        forwarder=forwarder,
+        served=served,
+        meta_group=shared.meta_group,
+        directory=shared.directory,
+        grants=grants,
+        clock=ports.clock,
     )
 
 
@@ -153,6 +193,7 @@ def cluster_service(
         served=requests.served,
         inquiries=requests.inquiries,
         in_force=requests.in_force,
+        releases=requests.releases,
         template_publishes=requests.template_publishes,
         listing=Listing(
             node_id=setting.node_id, mesh=ports.mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries

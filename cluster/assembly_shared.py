@@ -74,7 +74,9 @@ class Shared:
     is_short: Callable[[], bool]  # of space, now
 
     def has_no_row(self, row: StreamAssignment) -> bool:
-        """Whether the table has this stream no more."""
+        """Whether the table has this stream no more. An empty one of a removed node says nothing."""
+        if not self.machine.has_table:
+            return False
         found = self.machine.table.get(row.key)
         return found is None or found.group_id != row.group_id
 

@@ -46,9 +46,7 @@ class ClusterNode:
         self.supervisor = parts.supervisor
         self.clocks = parts.clocks
         self.catchup = parts.catchup
-        self._readiness = Readiness(
-            clock=ports.clock, see=self._see, confirmation=None if ports.mesh is None else parts.confirmation
-        )
+        self._readiness = Readiness(clock=ports.clock, see=self._see, lease=None if ports.mesh is None else parts.lease)
 
     @classmethod
     def load(cls, setting: NodeSetting, ports: NodePorts) -> Self:
@@ -86,6 +84,8 @@ class ClusterNode:
             await nursery.start(parts.backend.run)
             if not parts.currency.is_proved:
                 nursery.start_soon(self._prove_table)
+            nursery.start_soon(parts.lease.run)
+            nursery.start_soon(parts.exclusion.run)
             nursery.start_soon(parts.clocks.run)
             if parts.handovers is not None:
                 nursery.start_soon(parts.handovers.run)
@@ -135,6 +135,7 @@ class ClusterNode:
         return Seen(
             clustered=self._setting.cluster_name is not None,
             outside=self.parts.admission.is_outside,
+            is_removed=self.parts.exclusion.is_removed,
             is_store_old=self._ports.mesh is not None and self._ports.mesh.ages.is_own_old,
             meta=self.meta_group,
             failed=statistics.failed,

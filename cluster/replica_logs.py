@@ -76,7 +76,21 @@ class ReplicaLogs:
             wish.require_current()
             if wish.is_alone():
                 raise
-            return await self._begin_again(wish, error)
+            return await self.begin_again(wish, error)
+
+    async def begin_again(self, wish: Wish, reason: object) -> GroupLog:
+        """Give the log up and become a learner of the group, as if the disk were new.
+
+        Until the group's leader agrees everything stays as it is (JoinPendingError). A crash between moving the log out
+        of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
+        """
+        admission = await wish.admit()
+        log_.error("%s: %s; this replica is filled again, what it held is kept aside", wish.key[0], reason)
+        await self.node_dir.set_aside(*wish.key)
+        log = await self._opened(wish.key, (), accept_lost_hard_state=True)
+        admission.begin(log)
+        await until_durable(log)
+        return log
 
     async def be_admitted(self, wish: Wish, log: GroupLog) -> None:
         """Begin a log as the group's leader says. Durable when this returns: from then on this node has a memory."""
@@ -159,20 +173,6 @@ class ReplicaLogs:
             raise StoreCorrupt(f"{wish.key[0]}: the checkpoints are gone")
         if must_ask:
             await self.be_admitted(wish, log)
-
-    async def _begin_again(self, wish: Wish, error: Exception) -> GroupLog:
-        """Give the log up and become a learner of the group, as if the disk were new.
-
-        Until the group's leader agrees everything stays as it is (JoinPendingError). A crash between moving the log out
-        of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
-        """
-        admission = await wish.admit()
-        log_.error("%s: %s; this replica is filled again, what it held is kept aside", wish.key[0], error)
-        await self.node_dir.set_aside(*wish.key)
-        log = await self._opened(wish.key, (), accept_lost_hard_state=True)
-        admission.begin(log)
-        await until_durable(log)
-        return log
 
 
 def _check_losses(log: FileLog, wish: Wish) -> None:

@@ -23,7 +23,7 @@ from jetraft.raft.recovery.repair_pacing import rest_s
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from jetraft.cluster.calls.forward import MeshLike
     from jetraft.cluster.meta.bootstrap import Bootstrap
@@ -84,26 +84,40 @@ class NodeAdmission:
             # What an earlier attempt has left: it was never announced, and no record says that it was admitted.
             await self._logs.node_dir.move_to_trash(META_GROUP, founders.incarnation)
         opened = await self._opened(founders)
-        self._meta_replica.take(founders, opened, open_again=partial(self._until_open, self._wish(founders)))
+        self._meta_replica.take(founders, opened, open_again=partial(self._open_wished, founders))
+
+    async def rejoin(self) -> None:
+        """Become a member again after this node was removed from the group; what it has of the log is set aside.
+
+        Returns when the meta group runs here again. Raises StoreError or OSError when the log cannot be opened.
+        """
+        founders = self._bootstrap.founded
+        assert founders is not None
+        self.is_outside = True
+        again = partial(self._logs.begin_again, self._wish(founders), "this server was removed from the meta group")
+        opened = await self._until_open(again)
+        self._meta_replica.take(founders, opened, open_again=partial(self._open_wished, founders))
+
+    async def _open_wished(self, founders: Founders) -> GroupLog:
+        return await self._until_open(partial(self._logs.open, self._wish(founders)))
 
     async def _opened(self, founders: Founders) -> GroupLog:
         """The log, whatever it takes; on a server that stands alone, an empty one if nothing is lost with the old."""
-        wish = self._wish(founders)
         try:
-            return await self._until_open(wish)
+            return await self._open_wished(founders)
         except OF_NO_USE as error:
             if self._joining is not None:
                 raise
             await self._set_aside(founders, error)
-            return await self._until_open(wish)
+            return await self._open_wished(founders)
 
-    async def _until_open(self, wish: Wish) -> GroupLog:
+    async def _until_open(self, open_log: Callable[[], Awaitable[GroupLog]]) -> GroupLog:
         """Try again for as long as other members have to be asked; until then this node takes no part."""
         attempts, told = 0, ""
         while True:
             self._heard = trio.Event()
             try:
-                opened = await self._logs.open(wish)
+                opened = await open_log()
             except JoinPendingError as error:
                 if str(error) != told:
                     told = str(error)

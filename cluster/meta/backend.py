@@ -304,7 +304,8 @@ class MetaBackend(Generic[R]):
                 await self._discard(group_id)
         elif group_id not in self._orphans:
             self._orphans.add(group_id)
-            log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)
+            if self._machine.has_table:
+                log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)
 
     async def _discard(self, group_id: GroupId) -> None:
         ended = self._discarding[group_id] = trio.Event()

@@ -33,6 +33,7 @@ DISK_FULL: Final = "is out of storage: the disk is nearly full, and messages are
 STORE_OLD: Final = (
     "runs on an older copy of its store, which has forgotten what it promised: start it with an empty one"
 )
+REMOVED: Final = "was removed from the cluster: start it again to have it admitted again"
 HTTP_OK: Final = 200
 HTTP_UNAVAILABLE: Final = 503
 
@@ -85,6 +86,7 @@ class Seen:
     `unclaimed`: groups with data here of which the stream is unknown.
     `is_full`: the disk has so little room that messages are refused.
     `is_store_old`: other nodes have met a later state of this node's store.
+    `is_removed`: from the meta group, while this node ran.
     """
 
     clustered: bool
@@ -97,6 +99,7 @@ class Seen:
     unclaimed: Sequence[GroupId] = ()
     is_full: bool = False
     is_store_old: bool = False
+    is_removed: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -146,6 +149,8 @@ class Judge:
     def _reasons(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
         if seen.is_store_old:
             yield STORE_OLD
+        if seen.is_removed:
+            yield REMOVED
         if seen.outside:
             yield "is not a member of the meta group"
         yield from self._meta_trouble(seen, now_ns, confirmed=confirmed)

@@ -70,6 +70,7 @@ class MetaMachine:
         self.table = MetaTable()  # what requests, placement and the backend see
         self._working = self.table  # what entries are applied to: another one only after `rewind`
         self._hidden_until = 0
+        self.has_table = True  # False: nothing is known of what exists (`forget`)
         self.leading_term: int | None = None
         self.leader: NodeId | None = None
         self.applied_index = 0
@@ -86,6 +87,7 @@ class MetaMachine:
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[CommandVerdict]:
         """Apply committed entries; see the module. Raises BadCommandError, NewerLevelError: a newer version must."""
+        self.has_table = True
         verdicts = [self._apply_entry(entry) for entry in entries]
         if self._working is not self.table:
             if self.applied_index >= self._hidden_until:
@@ -104,6 +106,7 @@ class MetaMachine:
     def restore(self, state: bytes) -> None:
         """Replace the table. Streams of the old and of the new table count as changed. Raises as `apply`."""
         restored = MetaTable.unpack(state)
+        self.has_table = True
         self._check_known(restored.feature_level)
         if self._working is self.table:
             self._working = restored
@@ -119,6 +122,14 @@ class MetaMachine:
         self._working = MetaTable()
         self._hidden_until = max(self._hidden_until, self.applied_index)
         self.applied_index = 0
+
+    def forget(self) -> None:
+        """This node is no member of the meta group: the table is empty, which says nothing of what exists."""
+        self.leading_term, self.leader, self.applied_index, self._hidden_until = None, None, 0, 0
+        self.has_table = False
+        self._working = MetaTable()
+        self._show(self._working)
+        self._tell_leader()
 
     def became_leader(self, term: int) -> None:
         """Note that this node may answer for the cluster."""

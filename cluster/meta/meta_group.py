@@ -41,6 +41,10 @@ class MetaGroup(Transferable, Protocol):
         """Why the group takes no part any more; None while it does."""
 
     @property
+    def configuration_is_committed(self) -> bool:
+        """Whether no leader can roll the present members back."""
+
+    @property
     def members_may_change(self) -> bool:
         """Whether the groups of this cluster can have other members than those they were created with."""
 
@@ -61,8 +65,8 @@ class MetaGroupRef:
         self.group = group
         self._replaced = Change()
 
-    def replace(self, group: MetaGroup) -> None:
-        """The meta group's object on this node is this one from now on."""
+    def replace(self, group: MetaGroup | None) -> None:
+        """The meta group's object on this node is this one from now on; None: it has ended here."""
         self.group = group
         self._replaced.notify()
 

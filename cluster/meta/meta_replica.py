@@ -29,7 +29,7 @@ META_GROUP: Final = GroupId("meta")
 
 
 class MetaReplica:
-    """See the module. `listeners` hear of every new group object."""
+    """See the module. `listeners` hear of every new group object, `end_listeners` when there is none any more."""
 
     def __init__(
         self,
@@ -38,11 +38,13 @@ class MetaReplica:
         manager: Manager,
         logs: ReplicaLogs,
         listeners: Sequence[Callable[[Group], None]],
+        end_listeners: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._machine = machine
         self._manager = manager
         self._logs = logs
         self._listeners = listeners
+        self._end_listeners = end_listeners
         self._founders: Founders | None = None
         self._open: Callable[[], Awaitable[GroupLog]] | None = None
         self._is_swapping = False
@@ -77,6 +79,18 @@ class MetaReplica:
         if checkpoint is None or checkpoint.index < self._machine.applied_index:
             self._machine.rewind()  # entries that were applied are applied again
         self._start(new)
+
+    def end(self) -> bool:
+        """Take no part any more, and close the log. False while it is being replaced: nothing is done then."""
+        if self._is_swapping:
+            return False
+        if self.group is not None:
+            group, self.group = self.group, None
+            self._stop()
+            self._logs.close(group.log, (META_GROUP, group.incarnation))
+            for listener in self._end_listeners:
+                listener()
+        return True
 
     def _stop(self) -> None:
         if META_GROUP in self._manager.groups:

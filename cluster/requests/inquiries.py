@@ -4,10 +4,9 @@
 |---|---|---|
 | what does this stream look like? | its leader | the config that is asked about is in force there |
 | this stream's group has the members of its row | the meta leader | that is in the table |
-| how far is the meta group? | the meta leader | it is certain that it leads |
-| have you applied the meta log up to here? | a node | it has, and runs what the table says: what was deleted is gone |
+| how far is the meta group, and is this node a member? | the meta leader | it is certain that it leads |
 
-The first three look for their owner as API requests do (`forward`); the last goes to one node.
+They look for their owner as API requests do (`forward`).
 """
 
 from __future__ import annotations
@@ -18,40 +17,41 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import trio
 
-from jetraft.cluster.calls.forward import Forwarder, MeshLike, Moved
+from jetraft.cluster.calls.forward import Forwarder, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.calls.messages.inquiries import (
-    CAUGHT_UP,
     INDEX,
     INFO,
-    QUESTION_BYTES_MAX,
     SETTLED,
     MetaIndex,
+    MetaState,
+    MetaStateQuestion,
     SettledReport,
     StreamInfoAnswer,
     StreamRevision,
 )
-from jetraft.cluster.calls.waiting import ask_peer
 from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.messages import unpack_any
 from jetraft.store.model import errors
+from jetraft.store.model.ids import NodeId
 from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.frontend import MetaFrontend
+    from jetraft.cluster.meta.lease_grants import LeaseGrants
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.requests.locator import Owners
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.state.changes import StreamChanges
     from jetraft.cluster.streams.replica import StreamReplica
-    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.clock import Clock
 
 log = logging.getLogger(__name__)
 
 INFO_WAIT_S: Final = 1.0  # how long a stream's node waits for its replica to start, to lead, to take over a config
-CAUGHT_UP_WAIT_S: Final = 1.0
 
 
 class Inquiries:
@@ -61,7 +61,6 @@ class Inquiries:
         self,
         *,
         node_id: NodeId,
-        mesh: MeshLike | None,
         forwarder: Forwarder,
         served: ServedRequests,
         owners: Owners,
@@ -70,9 +69,12 @@ class Inquiries:
         frontend: MetaFrontend,
         directory: ReplicaDirectory[StreamReplica],
         changes: StreamChanges,
+        clock: Clock,
+        grants: LeaseGrants,
     ) -> None:
+        self._clock = clock
+        self._grants = grants
         self._node_id = node_id
-        self._mesh = mesh
         self._forwarder = forwarder
         self._owners = owners
         self._machine = machine
@@ -85,8 +87,6 @@ class Inquiries:
         served.serve(INFO, self._serve_info)
         served.serve(SETTLED, self._serve_settled)
         served.serve(INDEX, self._serve_index)
-        if mesh is not None:
-            mesh.serve(CAUGHT_UP, self._serve_caught_up, request_bytes_max=QUESTION_BYTES_MAX)
 
     # --- asked here
 
@@ -122,14 +122,27 @@ class Inquiries:
         return info
 
     async def committed_index(self) -> int | None:
-        """How far the meta group had committed when this was asked; None when no leader could say so in time."""
+        """How far the meta group had committed when this was asked.
+
+        None when no leader could say so in time, or this node is no member, and so will not have as much.
+        """
+        state = await self.meta_state()
+        return None if state is None or not state.is_member else state.index
+
+    async def meta_state(self) -> MetaState | None:
+        """The same, and whether this node is a member; None when no leader could say so in time."""
+        asker = MetaStateQuestion(node_id=self._node_id).pack()
         try:
-            return MetaIndex.unpack(await self._forwarder.answer(_of_meta_leader("", INDEX, b""))).index
+            answer = unpack_any(await self._forwarder.answer(_of_meta_leader("", INDEX, asker)), MetaState, MetaIndex)
         except errors.ApiError:
             return None
         except RemoteProtocolError as error:
             log.warning("the meta leader: %s", error)
             return None
+        if isinstance(answer, MetaIndex):  # of a leader that knows of no more
+            return MetaState(index=answer.index, is_member=True)
+        assert isinstance(answer, MetaState)
+        return answer
 
     async def is_current(self, row: StreamAssignment) -> bool:
         """Say whether the table here has this row, and all that the meta group had committed when this was asked."""
@@ -153,23 +166,6 @@ class Inquiries:
                     await self._forwarder.answer(_of_meta_leader(key.account, SETTLED, report))
                 except errors.ApiError as error:
                     log.info("stream %s > %s: the meta leader does not know that it is settled: %s", *key, error)
-
-    async def let_holders_catch_up(self, row: StreamAssignment) -> None:
-        """Wait until this node, and those of the row's holders that can be reached, match the table as it is now."""
-        question = MetaIndex(index=self._meta_group.applied_index).pack()
-        await self._directory.settle()
-        mesh = self._mesh
-        if mesh is None:
-            return
-
-        async def ask(peer: NodeId) -> None:
-            await ask_peer(mesh, peer, CAUGHT_UP, question, timeout_s=CAUGHT_UP_WAIT_S)
-
-        with trio.move_on_after(CAUGHT_UP_WAIT_S):
-            async with trio.open_nursery() as nursery:
-                for peer in row.holders:
-                    if peer != self._node_id:
-                        nursery.start_soon(ask, peer)
 
     # --- answered here
 
@@ -216,17 +212,19 @@ class Inquiries:
         )
         return b""
 
-    async def _serve_index(self, _request: ForwardedRequest) -> bytes:
-        """The index up to which the meta group had committed when it was asked."""
+    async def _serve_index(self, request: ForwardedRequest) -> bytes:
+        """The index up to which the meta group had committed when it was asked, and whether the asker is a member."""
+        asker = NodeId(MetaStateQuestion.unpack(request.payload).node_id) if request.payload else None
         await self._owners.leading_meta().confirm_leadership()
-        return MetaIndex(index=self._meta_group.applied_index).pack()
-
-    async def _serve_caught_up(self, _sender: NodeId, payload: bytes) -> bytes:
-        index = MetaIndex.unpack(payload).index
-        with trio.move_on_after(CAUGHT_UP_WAIT_S):
-            await self._meta_group.wait_applied(index)
-        await self._directory.settle()
-        return b""
+        index = self._meta_group.applied_index
+        if asker is None:
+            return MetaIndex(index=index).pack()
+        group = self._owners.leading_meta()
+        # A removal that is not committed may come to nothing.
+        is_member = asker in group.members or not group.configuration_is_committed
+        if is_member:
+            self._grants.answered(asker, self._clock.mono_ns())
+        return MetaState(index=index, is_member=is_member).pack()
 
 
 def _of_meta_leader(account: str, subject: bytes, payload: bytes) -> ForwardedRequest:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.inquiries import Inquiries
     from jetraft.cluster.requests.listing import Listing, StreamPage
     from jetraft.cluster.requests.locator import Owners
+    from jetraft.cluster.requests.releases import Releases
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.requests.usage import Usages
@@ -78,6 +79,7 @@ class ClusterService:
         served: ServedRequests,
         inquiries: Inquiries,
         in_force: ConfigsInForce,
+        releases: Releases,
         template_publishes: TemplatePublishes,
         listing: Listing,
         backups: Backups,
@@ -96,6 +98,7 @@ class ClusterService:
         self.served = served
         self.inquiries = inquiries
         self._in_force = in_force
+        self._releases = releases
         self._template_publishes = template_publishes
         self._listing = listing
         self.backups = backups
@@ -120,14 +123,20 @@ class ClusterService:
         The other replicas that can be reached go by it too when this returns.
         """
         row = await self._frontend.update(account, config, pedantic=pedantic)
-        info = await self.info_of(row)
+        over_ns = self._releases.over_ns(row)
+        try:
+            info = await self.info_of(row)
+        except errors.ApiError:
+            # Who is told that it is not in force may ask for what the config of before is in the way of.
+            await self._releases.until(over_ns)
+            raise
         await self._in_force.let_replicas_follow(row)
         return info
 
     async def delete_stream(self, account: str, name: str) -> None:
-        """Delete a stream; when this returns, the nodes that can be reached do not serve it any more."""
+        """Delete a stream; when this returns, no node serves it any more. Raises ApiError: it may be deleted still."""
         row = await self._frontend.remove(account, name)
-        await self.inquiries.let_holders_catch_up(row)
+        await self._releases.stream_gone(row)
 
     async def delete_streams_of(self, account: str) -> AsyncIterator[str]:
         """Delete the streams of an account, one after the other, and yield their names. Raises ApiError or Moved."""
@@ -148,11 +157,11 @@ class ClusterService:
         return made
 
     async def remove_template(self, account: str, name: str) -> Sequence[StreamAssignment]:
-        """Delete a template with its streams; the nodes that can be reached do not serve these any more."""
+        """Delete a template with its streams; no node serves these any more."""
         removed = await self._frontend.remove_template(account, name)
         await self._template_publishes.let_all_follow()
         for row in removed:
-            await self.inquiries.let_holders_catch_up(row)
+            await self._releases.stream_gone(row)
         return removed
 
     def templates_of(self, account: str) -> Sequence[StreamTemplate]:
@@ -186,12 +195,13 @@ class ClusterService:
         return account in self._accounts or any(self._machine.table.of_account(account))
 
     async def remove_server(self, name: str) -> None:
-        """Take a node, by name or id, out of the cluster. Raises ApiError or Moved."""
+        """Take a node, by name or id, out of the cluster; then it serves nothing. Raises ApiError or Moved."""
         self.owners.require_meta()
         node_id = self.cluster.id_of(name)
         if node_id is None:
             raise errors.CLUSTER_SERVER_NOT_MEMBER.with_values()
         await self._leader_duties.remove(node_id)
+        await self._releases.server_gone(node_id)
 
     def identity_of(self, account: str, stream: str) -> str:
         """What tells a stream from an earlier one of its name; empty when this node knows of none."""

@@ -330,6 +330,9 @@ consumer state 3
 """  # noqa: E501  (a form is a line)
 # Version 0.2.0.
 _THIRD: Final = """
+call meta.look
+message MetaState: index is_member
+message MetaStateQuestion: node_id
 """
 
 FORMS: Final[Mapping[str, int]] = {

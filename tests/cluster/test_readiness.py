@@ -5,8 +5,10 @@ from functools import partial
 import trio
 import trio.testing
 
+from jetraft.cluster.calls.messages.inquiries import MetaState
 from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, Seen
-from jetraft.cluster.readiness import ASK_S, FRESH_NS, VERDICT_NS, Confirmation, Readiness
+from jetraft.cluster.meta.table_lease import ASK_S, FRESH_NS, TableLease
+from jetraft.cluster.readiness import VERDICT_NS, Readiness
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from tests.cluster.meta.test_health import FINE
@@ -23,13 +25,13 @@ class Leader:
         self.questions = 0
         self.full = False
         self.failed: dict[StreamKey, str] = {}
-        self.confirmation = Confirmation(clock=self.clock, ask=self.ask, wait_applied=self.meta_group.wait_applied)
-        self.readiness = Readiness(clock=self.clock, see=self.see, confirmation=self.confirmation)
+        self.lease = TableLease(clock=self.clock, ask=self.ask, wait_applied=self.meta_group.wait_applied)
+        self.readiness = Readiness(clock=self.clock, see=self.see, lease=self.lease)
 
-    async def ask(self) -> int | None:
+    async def ask(self) -> MetaState | None:
         await trio.sleep(ASK_S / 10)
         self.questions += 1
-        return self.index
+        return None if self.index is None else MetaState(index=self.index, is_member=True)
 
     def see(self) -> Seen:
         return Seen(

@@ -14,7 +14,7 @@ import trio
 
 from jetraft.cluster.membership import reshape
 from jetraft.cluster.meta.currency import Currency
-from jetraft.cluster.readiness import Confirmation
+from jetraft.cluster.meta.table_lease import TableLease
 from jetraft.raft import wire
 from jetraft.raft.engine import acceptor, elections, leadership
 from jetraft.raft.engine.acceptor import AppendRefused, Verified
@@ -314,11 +314,11 @@ def any_table_is_current(patch: Patch) -> None:
 
 
 def the_meta_leader_is_not_asked(patch: Patch) -> None:
-    async def careless(_confirmation: Confirmation) -> bool:
+    async def careless(_lease: TableLease, _age_ns: int) -> bool:
         await trio.lowlevel.checkpoint()
         return True
 
-    patch.setattr(Confirmation, "is_fresh", careless)
+    patch.setattr(TableLease, "is_fresh", careless)
 
 
 def a_leader_of_before_may_go_on(patch: Patch) -> None:

@@ -1,7 +1,9 @@
 """What nodes ask each other about the table and the streams in it (cluster/requests/inquiries.py).
 
 stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
-meta.index:      nothing -> MetaIndex                    meta.caught-up: MetaIndex -> nothing
+meta.index:      MetaStateQuestion -> MetaState                      meta.caught-up: MetaIndex -> nothing
+                 nothing -> MetaIndex                    (of nodes before 0.2.0, which answer so, too)
+meta.look:       nothing -> nothing                      (cluster/meta/exclusion.py)
 stream.read:     ReadIndexQuestion -> ReadIndex          (cluster/requests/read_confirmations.py)
 stream.in-force: ConfigQuestion -> nothing               (cluster/requests/in_force.py)
 """
@@ -12,12 +14,14 @@ from typing import Final
 
 import attrs
 
-from jetraft.raft.mesh.messages import Message, json_object, number, protocol, text
+from jetraft.raft.mesh.messages import Message, flag, json_object, number, protocol, text
+from jetraft.store.model.ids import NODE_ID_CHARS
 from jetraft.store.model.limits import NAME_BYTES_MAX
 
 INFO: Final = b"stream.info"
 SETTLED: Final = b"stream.settled"
 INDEX: Final = b"meta.index"
+LOOK: Final = b"meta.look"
 READ_INDEX: Final = b"stream.read"
 CAUGHT_UP: Final = "meta.caught-up"
 IN_FORCE: Final = "stream.in-force"
@@ -69,6 +73,23 @@ class MetaIndex(Message):
     """How far the meta group has committed, or a node has to have applied."""
 
     index: int = attrs.field(metadata=number())
+
+
+@protocol("a question for the state of the meta group", bytes_max=64)
+@attrs.frozen(kw_only=True, slots=True)
+class MetaStateQuestion(Message):
+    """The node that asks: the request may come over a third one."""
+
+    node_id: str = attrs.field(metadata=text(NODE_ID_CHARS))
+
+
+@protocol("the state of the meta group", bytes_max=16)
+@attrs.frozen(kw_only=True, slots=True)
+class MetaState(Message):
+    """How far the meta group had committed when its leader was asked, and whether the asker is a member of it."""
+
+    index: int = attrs.field(metadata=number())
+    is_member: bool = attrs.field(metadata=flag())
 
 
 @protocol("a question for a read index", bytes_max=16)

@@ -53,6 +53,8 @@ from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMe
 from jetraft.cluster.calls.messages.inquiries import (
     ConfigQuestion,
     MetaIndex,
+    MetaState,
+    MetaStateQuestion,
     ReadIndex,
     ReadIndexQuestion,
     SettledReport,
@@ -132,6 +134,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (StreamInfoAnswer(info={"config": {}}), b'{"config":{}}'.hex()),
     (SettledReport(name="S", incarnation=7, revision=9), "93a1530709"),
     (MetaIndex(index=70000), "ce00011170"),
+    (MetaStateQuestion(node_id=A), "91a85162465351624451"),
+    (MetaState(index=70000, is_member=True), "92ce00011170c3"),
     (ConfigQuestion(account="$G", name="S", incarnation=7, revision=9), "94a22447a1530709"),
     (ReadIndexQuestion(incarnation=7), "9107"),
     (ReadIndex(index=70000), "91ce00011170"),

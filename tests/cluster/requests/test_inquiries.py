@@ -8,14 +8,16 @@ import trio
 import trio.testing
 
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest
+from jetraft.cluster.calls.messages.inquiries import MetaIndex, MetaState
+from jetraft.cluster.meta.lease_grants import LeaseGrants
 from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.cluster.requests.inquiries import CAUGHT_UP_WAIT_S, Inquiries
+from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.store.model import errors
+from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import NodeId
-from tests.cluster.meta.makers import N1, N2, N3, assign, assignment, entry
-from tests.cluster.wire import Wire, WireMesh
+from tests.cluster.meta.makers import N1, assign, assignment, entry
 from tests.doubles.meta_group import AppliedMetaGroup
 
 if TYPE_CHECKING:
@@ -58,16 +60,15 @@ class FakeForwarder:
 
 
 class Node:
-    """The inquiries of one node, over a wire."""
+    """The inquiries of one node."""
 
-    def __init__(self, wire: Wire | None = None, node_id: NodeId = N1) -> None:
+    def __init__(self, node_id: NodeId = N1) -> None:
         self.meta_group = AppliedMetaGroup()
         self.directory = FakeDirectory()
         self.forwarder = FakeForwarder()
         self.machine = MetaMachine()
         self.inquiries = Inquiries(
             node_id=node_id,
-            mesh=None if wire is None else WireMesh(wire, node_id),
             forwarder=cast("Forwarder", self.forwarder),
             served=ServedRequests(),
             owners=cast("Owners", None),
@@ -76,41 +77,9 @@ class Node:
             frontend=cast("MetaFrontend", None),
             directory=cast("ReplicaDirectory[StreamReplica]", self.directory),
             changes=StreamChanges(),
+            clock=ManualClock(),
+            grants=LeaseGrants(),
         )
-
-
-async def test_holders_are_waited_for_until_they_have_applied_what_the_asking_node_has(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    wire = Wire()
-    wire.link(N1, N2, N3)
-    one, two, three = (Node(wire, node) for node in (N1, N2, N3))
-    one.meta_group.apply_to(7)
-    began = trio.current_time()
-
-    async def apply_later() -> None:
-        await trio.sleep(CAUGHT_UP_WAIT_S / 2)
-        two.meta_group.apply_to(7)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(apply_later)
-        await one.inquiries.let_holders_catch_up(assignment("S", peers=(N1, N2)))
-        assert CAUGHT_UP_WAIT_S / 2 <= trio.current_time() - began < CAUGHT_UP_WAIT_S
-    assert (one.directory.settled, two.directory.settled) == (1, 1)
-    assert three.directory.settled == 0, "it holds nothing of the stream"
-
-
-async def test_holders_that_stay_behind_or_away_are_not_waited_for_longer(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    wire = Wire()
-    wire.link(N1, N2)
-    one = Node(wire, N1)
-    Node(wire, N2)
-    one.meta_group.apply_to(7)
-    began = trio.current_time()
-    await one.inquiries.let_holders_catch_up(assignment("S", peers=(N1, N2, N3)))
-    assert trio.current_time() - began <= CAUGHT_UP_WAIT_S
 
 
 async def test_a_stream_that_has_settled_is_reported_to_the_meta_leader_even_when_an_earlier_report_failed(
@@ -132,12 +101,16 @@ async def test_a_row_is_current_when_it_stands_in_a_table_that_is_as_far_as_the_
     node = Node()
     node.machine.apply([entry(1, assign("S"))])
     (row,) = node.machine.table.streams.values()
-    node.forwarder.answers = b"\x05"  # what the meta leader had committed: index 5
+    node.forwarder.answers = MetaState(index=5, is_member=True).pack()
     node.meta_group.apply_to(4)
     assert not await node.inquiries.is_current(row)
     node.meta_group.apply_to(5)
     assert await node.inquiries.is_current(row)
     assert not await node.inquiries.is_current(attrs.evolve(row, revision=9))
+    node.forwarder.answers = MetaIndex(index=5).pack()  # of a leader of before 0.2.0
+    assert await node.inquiries.is_current(row)
+    node.forwarder.answers = MetaState(index=5, is_member=False).pack()
+    assert not await node.inquiries.is_current(row), "who is no member does not hear what is committed"
     node.forwarder.answers = None
     assert not await node.inquiries.is_current(row)
 
