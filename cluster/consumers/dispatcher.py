@@ -395,7 +395,8 @@ class ConsumerDispatcher:
         is_awaited, self._is_urgent = self._is_urgent, False
         if not self._notes:
             return
-        body = commands.encode_consumer_commands(self._notes.take(), self.site.level_in_use())
+        level = self.messages.level(self.site.level_in_use())
+        body = commands.encode_consumer_commands(self._notes.take(), level)
         committed, self._committed = self._committed, []
 
         def done(outcome: Outcome, _result: object) -> None:

@@ -135,6 +135,7 @@ class SourceIntake:
         return encode_capture(subject, hdr=message.append(hdr, message.STREAM_SOURCE, value), payload=arrived.payload)
 
     def _note(self) -> None:
-        note = commands.at_level(commands.NoteSource(self._key, self._seq, self._identity), self._level_in_use())
+        level = self._machine.level(self._level_in_use())
+        note = commands.at_level(commands.NoteSource(self._key, self._seq, self._identity), level)
         if note is not None:
             self._group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(note)))

@@ -42,6 +42,7 @@ from jetraft.store.frames.format import (
 from jetraft.store.model.config import RetentionPolicy, StreamConfig, stored_stream_config
 from jetraft.store.model.consumer_filters import ConsumerFilters, rivals_in, takes_messages
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
+from jetraft.store.model.feature_level import BASE
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreError
 from jetraft.store.stream.chain import Chain
@@ -142,6 +143,14 @@ class StreamMachine:
             event(*what, **how)
         except (StoreError, OSError) as error:
             self.store.distrust(error)
+
+    def level(self, in_use: int) -> int:
+        """The feature level that new entries of this log may use; `in_use` is the table's.
+
+        A log with a revision was written by servers of BASE, whatever the table says: where a member is away, the table
+        is raised only when it is back, and meanwhile nothing that all of them know may be left out.
+        """
+        return max(in_use, BASE) if self.config_revision else in_use
 
     def became_leader(self, term: int) -> None:
         """The state is complete: the replica may admit."""

@@ -32,7 +32,6 @@ from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.feature_level import BASE
 from jetraft.store.stream.retention import SizeModel, limits_of
 from jetraft.store.stream.stream_store import StreamStore
 
@@ -405,15 +404,15 @@ class StreamReplica:
         row, machine = self.assignment, self.machine
         is_due = (machine.config_revision, machine.config == row.config) < (row.revision, True)
         if is_due and self._site.is_table_proved() and self.group.is_leader:
-            # A log that has a revision was written by servers that know one, whatever the table says.
-            level = BASE if machine.config_revision else self._site.level_in_use()
+            level = machine.level(self._site.level_in_use())
             command = commands.at_level(commands.SetConfig(encode_config(row.config), row.revision), level)
             if command is not None and (isinstance(command, commands.SetConfig) or machine.config != row.config):
                 self.group.propose(_proposal(command))
 
     def _propose_note(self, *, by_all: bool) -> None:
         self._to_tell = None
-        note = commands.at_level(commands.NoteForgotten(self._site.clock.unix_ns(), by_all), self._site.level_in_use())
+        level = self.machine.level(self._site.level_in_use())
+        note = commands.at_level(commands.NoteForgotten(self._site.clock.unix_ns(), by_all), level)
         if note is not None:
             self.group.propose(_proposal(note))
 

@@ -25,6 +25,8 @@ from jetraft.store.frames.format import (
 )
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, RetentionPolicy
+from jetraft.store.model.feature_level import BASE
+from jetraft.store.model.feature_level import FIRST as FIRST_LEVEL
 from jetraft.store.port import Entry
 from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.cluster.lab import stream_config
@@ -90,6 +92,16 @@ def deliver(bench: Bench, name: str, *seqs: int) -> None:
 
 def ack(bench: Bench, name: str, *seqs: int) -> None:
     bench.consumer_op(commands.Acked(name, commands.to_runs(seqs)))
+
+
+def test_a_log_with_a_revision_takes_what_its_writers_know_while_the_table_is_below() -> None:
+    """A member that is away keeps the table low: dead letters and late acks are noted all the same."""
+    of_before = Bench(MemLog())
+    of_before.stream_op(commands.UpdateConfig(encode_config(stream_config())))
+    assert of_before.machine.level(FIRST_LEVEL) == FIRST_LEVEL
+    known = Bench()
+    assert known.machine.level(FIRST_LEVEL) == BASE
+    assert known.machine.level(BASE + 1) == BASE + 1
 
 
 subjects = st.lists(st.sampled_from([b"s.a", b"s.b", b"s.c"]), min_size=1, max_size=4)
