@@ -220,11 +220,28 @@ class Group:
         return self.turns.followed()
 
     def read_barrier(self, done: Done, *, word: tuple[NodeId, int] | None = None) -> None:
-        """Call `done` when a read here is linearizable: see `Turns.read`."""
+        """Call `done` when a read here is linearizable, and sees what was proposed here: see `Turns.read`."""
         self.turns.read(done, word)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that was proposed here is on its way."""
+        return self.turns.is_settled
+
+    def settle(self, done: Done) -> None:
+        """Call `done` when what was proposed here is applied: see `Turns.settle`."""
+        self.turns.settle(done)
+
+    async def settled(self) -> None:
+        """Return when what was proposed here is applied, or this member leads no more; READ_WAIT_S at most."""
+        if not self.is_settled:
+            waiter = Waiter()
+            self.settle(waiter.done)
+            with trio.move_on_after(READ_WAIT_S):
+                await waiter.wait()
+
     async def confirm_leadership(self) -> None:
-        """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""
+        """Return when everything taken before the call is applied here (`read_barrier`). Raises NotLeaderError."""
         waiter = Waiter()
         self.read_barrier(waiter.done)
         with trio.move_on_after(READ_WAIT_S):

@@ -37,13 +37,14 @@ Committed = Callable[[], None]
 class Proposals:
     """The proposals and reads of one group on one node. A turn looks at the public queues, and changes none of them."""
 
-    __slots__ = ("_announced", "_waiting", "confirmed_reads", "new_reads", "queue", "reads")
+    __slots__ = ("_announced", "_waiting", "confirmed_reads", "new_confirmed_reads", "new_reads", "queue", "reads")
 
     def __init__(self) -> None:
         self.queue: list[tuple[Proposal, Done | None, Committed | None]] = []
         self._announced: Fifo[tuple[int, Committed]] = Fifo()  # (log index, to be called at its commit)
         self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
         self.new_reads: list[Done] = []  # that the members are asked about at the end of the turn
+        self.new_confirmed_reads: list[Done] = []  # that need no round, and wait for what is in the log by then
         self.reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
         self.confirmed_reads: Fifo[tuple[int, Done]] = Fifo()  # (index to be applied, done): they need no round
 
@@ -69,9 +70,15 @@ class Proposals:
         """Keep a read for the end of the turn."""
         self.new_reads.append(done)
 
-    def add_confirmed_read(self, index: int, done: Done) -> None:
-        """A read for which a majority has spoken already: it waits until this index is applied."""
-        self.confirmed_reads.append((index, done))
+    def add_confirmed_read(self, done: Done) -> None:
+        """Keep a read for which a majority has spoken already, or that needs none."""
+        self.new_confirmed_reads.append(done)
+
+    def begin_confirmed_reads(self, index: int) -> None:
+        """Those that were kept wait for this index to be applied, and for nothing else."""
+        for done in self.new_confirmed_reads:
+            self.confirmed_reads.append((index, done))
+        self.new_confirmed_reads.clear()
 
     def begin_reads(self, read_round: int, index: int) -> None:
         """The reads that were kept wait for this round, which begins now, and for an index to be applied.
@@ -130,8 +137,9 @@ class Proposals:
         """Leadership is over: every proposal and read gets its outcome; no commit is announced after this."""
         # Detached first: a callback may add to them.
         waiting, self._waiting = self._waiting, Fifo()
-        reads = [*(done for _, _, done in self.reads), *(done for _, done in self.confirmed_reads), *self.new_reads]
-        self.reads, self.confirmed_reads, self.new_reads = Fifo(), Fifo(), []
+        reads = [*(done for _, _, done in self.reads), *(done for _, done in self.confirmed_reads)]
+        reads += [*self.new_reads, *self.new_confirmed_reads]
+        self.reads, self.confirmed_reads, self.new_reads, self.new_confirmed_reads = Fifo(), Fifo(), [], []
         self._announced.clear()
         for _, done in waiting:
             # In the log: another leader may commit it, or cut it.

@@ -198,9 +198,11 @@ class Turns:
                 self.fail(self._damage, now_ns)
                 return
             if self.tenure.term_led:
-                self._lead(now_ns)
+                self._lead()
             if self.proposals.queue:
                 self._seal_queue()
+            if self.tenure.term_led:
+                self._answer_reads(now_ns)
             self._core.flush(now_ns)
             self._perform(now_ns)
         except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
@@ -223,13 +225,22 @@ class Turns:
         if self._damage is None:
             self._checkpointer.save_if_due(self.applied_index, now_ns)
 
-    def _lead(self, now_ns: int) -> None:
-        """Begin to admit once everything before the term is applied; answer reads."""
+    def _lead(self) -> None:
+        """Begin to admit once everything before the term is applied."""
         if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
             self.tenure.begin()
+
+    def _answer_reads(self, now_ns: int) -> None:
+        """Begin those that are new behind all that was proposed before them; answer those that have what they need.
+
+        A read would be linearizable with what was committed when it came. But a client that has sent something without
+        waiting for its ack expects to find it, whichever of its subjects a turn looks at first.
+        """
         proposals = self.proposals
         if proposals.new_reads:
-            proposals.begin_reads(self._core.begin_read(now_ns), self._core.commit_index)
+            proposals.begin_reads(self._core.begin_read(now_ns), self._log.last_index)
+        if proposals.new_confirmed_reads:
+            proposals.begin_confirmed_reads(self._log.last_index)
         if proposals.reads or proposals.confirmed_reads:
             proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 
@@ -262,10 +273,23 @@ class Turns:
             return
         if word is not None and self._core.is_majority_with(*word):
             # Not of the next round, which others may join whose reads have come after that word was given.
-            self.proposals.add_confirmed_read(self._core.commit_index, done)
+            self.proposals.add_confirmed_read(done)
         else:
             self.proposals.add_read(done)
         self._mark_dirty()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that was proposed here is on its way."""
+        return not self.tenure.is_leader or (not self.proposals.queue and self.applied_index >= self._log.last_index)
+
+    def settle(self, done: Done) -> None:
+        """Call `done` when all that was proposed here before is applied. REFUSED: this member does not lead."""
+        if self.is_settled:
+            done(Outcome.OK if self.tenure.is_leader else Outcome.REFUSED, None)
+        else:
+            self.proposals.add_confirmed_read(done)
+            self._mark_dirty()
 
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""

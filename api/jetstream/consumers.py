@@ -51,7 +51,9 @@ async def create_durable(service: ClusterService, call: Call) -> Mapping[str, ob
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.INFO.*.*."""
     call.require_empty_body()
-    found = service.owners.leading(call.account, call.stream).consumer_info(call.consumer)
+    replica = service.owners.leading(call.account, call.stream)
+    await replica.settled()
+    found = replica.consumer_info(call.consumer)
     if found is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     return single_consumer(service, found)

@@ -50,6 +50,7 @@ from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
 if TYPE_CHECKING:
+    from jetraft.api.jetstream.prompt_gets import PromptCalls
     from jetraft.cluster.upkeep.retreat import Retreat
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
 
@@ -206,19 +207,25 @@ class JetStreamNode:
             memory=memory,
         )
         self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
-        self.gateway = JetStreamGateway(
+        self.gateway = self._make_gateway(None if mesh is None else mesh.calls, clients)
+
+    def _make_gateway(self, calls: "PromptCalls | None", clients: ClientDirectory) -> JetStreamGateway:
+        setting, reactor = self._setting, self._reactor
+        gateway = JetStreamGateway(
             service=self.node.service,
-            outboxes=outboxes,
+            outboxes=self._outboxes,
             kick=reactor.kick_outside,
             later=reactor.later,
-            calls=None if mesh is None else mesh.calls,
+            send_early=reactor.send_early,
+            calls=calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
             limits=setting.limits.queues,
             strict=setting.strict,
         )
-        self.gateway.has_legacy_api = setting.legacy_api
+        gateway.has_legacy_api = setting.legacy_api
+        return gateway
 
     @classmethod
     def open(  # noqa: PLR0913  (the ports)

@@ -69,15 +69,20 @@ class PromptGets:
         leaders: Leaders,
         calls: PromptCalls | None,
         later: Callable[[Callable[[], None]], None],
+        send_early: Callable[[], None],
         send: Callable[[Job, bytes], None],
         resume: Callable[[], None],
         is_strict: bool = True,
     ) -> None:
-        """`later` calls back in the turn; `send` answers a job, `resume` looks at the lines again after that."""
+        """`later` calls back in the turn; `send_early` sends what is ready for other nodes.
+
+        `send` answers a job, `resume` looks at the lines again after that.
+        """
         self._lines = lines
         self._leaders = leaders
         self._calls = calls
         self._later = later
+        self._send_early = send_early
         self._send = send
         self._resume = resume
         self._read = partial(_answer_of, is_strict=is_strict)
@@ -127,6 +132,7 @@ class PromptGets:
             payload=captured.payload,
         )
         assert self._calls is not None
+        self._send_early()  # what its client has published before goes before it
         return self._calls.ask(place.node, GET, asked.pack(), partial(self._answered, job))
 
     def _answered(self, job: Job, packed: bytes | None) -> None:

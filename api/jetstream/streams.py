@@ -68,6 +68,8 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.INFO.*: with a subjects filter also the message counts of a page of subjects."""
     request = call.optional_body(JSApiStreamInfoRequest)
     replica = service.owners.leading(call.account, call.stream)
+    await replica.settled()
+    replica = service.owners.leading(call.account, call.stream)  # it may have moved meanwhile
     store, stream = replica.machine.store, replica.info()
     paging: Mapping[str, object] = NO_PAGE
     state = stream.state

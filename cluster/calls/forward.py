@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 OWNER_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py), an election takes under 2 s
 CALL_TIMEOUT_S: Final = 5.0
 RETRY_PAUSE_S: Final = 0.05
+OF_CLIENTS: Final = b"$JS."  # subjects of requests of clients, which come behind what these have published
 
 
 class Moved(Exception):  # noqa: N818  (it is an answer, not a failure)
@@ -86,8 +87,10 @@ class MeshLike(Protocol):
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A peer that is linked with this node too."""
 
-    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """Ask a peer."""
+    async def call(
+        self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, behind_routes: bool = False
+    ) -> bytes:
+        """Ask a peer; `behind_routes`: behind the core messages that wait for it."""
 
     def serve(
         self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], *, request_bytes_max: int = ...
@@ -168,7 +171,9 @@ class Forwarder:
             to, method, packed = relay, RELAY, RelayedRequest(place=place, packed=packed).pack()
         self.forwarded += 1
         try:
-            answer = ForwardedAnswer.unpack(await self._mesh.call(to, method, packed, timeout_s=CALL_TIMEOUT_S))
+            is_client_s = request.subject.startswith(OF_CLIENTS)
+            answered = await self._mesh.call(to, method, packed, timeout_s=CALL_TIMEOUT_S, behind_routes=is_client_s)
+            answer = ForwardedAnswer.unpack(answered)
         except RemoteCallError as error:  # it does not serve this, or is too busy: nothing was carried out
             raise Moved from error
         except (PeerUnavailableError, CallTimeoutError, RemoteProtocolError) as error:

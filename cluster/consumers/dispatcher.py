@@ -179,13 +179,14 @@ class ConsumerDispatcher:
     def on_pulls(self, batch: bytes) -> None:
         """Pull requests of a turn."""
         now, touched = self.now(), {}
+        taken_seq = self._machine.store.last_seq + max(0, self._publisher.messages_coming)
         for asked in captures(batch):
             name = asked.subject.rpartition(b".")[2].decode(errors="replace")
             runner = self.runner(name)
             if runner is None:
                 self._nobody(asked.subject, asked.reply)
             elif isinstance(runner.core, PullConsumer):
-                runner.core.pull(asked.payload, asked.reply, now)
+                runner.core.pull(asked.payload, asked.reply, now, taken_seq=taken_seq)
                 touched[name] = runner
                 if self._put_off and runner.core.needs_acks(now):
                     self._settle()

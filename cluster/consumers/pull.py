@@ -39,6 +39,7 @@ from jetraft.cluster.consumers.requests import (
     pending_status,
 )
 from jetraft.store.model import message
+from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import PriorityPolicy
 from jetraft.store.model.gotime import format_duration
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import ConsumerConfig
 
 TIMEOUT: Final = b"Request Timeout"
+BEHIND_LOOK_NS: Final = 2 * NS_PER_MS  # about one commit: is what came before a request that does not wait stored?
 NO_MESSAGES: Final = b"No Messages"
 TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
 STATUS_SHUTDOWN: Final = b"Server Shutdown"
@@ -76,8 +78,11 @@ class PullConsumer(ConsumerCore):
 
     # --- events
 
-    def pull(self, payload: bytes, reply: bytes, now: Now) -> None:
-        """A request for messages: queued, or refused with a status."""
+    def pull(self, payload: bytes, reply: bytes, now: Now, *, taken_seq: int = 0) -> None:
+        """A request for messages: queued, or refused with a status.
+
+        `taken_seq` is the last sequence that the stream has taken before it, and may still be about to store.
+        """
         if not reply:
             return
         self._last_active_ns = now.mono_ns
@@ -99,7 +104,10 @@ class PullConsumer(ConsumerCore):
         elif request.no_wait and self._is_spoken_for():
             self._refuse(reply, 408, "Requests Pending")
         else:
-            self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
+            waiting = Waiting.begin(reply, request, now.mono_ns)
+            if request.no_wait:
+                waiting.behind_seq = taken_seq
+            self._waiting.add(waiting)
 
     def begin_again(self, before: ConsumerCore) -> None:
         """Take the place of the core of before a reset, and its queue."""
@@ -364,6 +372,9 @@ class PullConsumer(ConsumerCore):
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = super()._wake_ns(now)
         wake_ns = min(NEVER_NS if wake_ns is None else wake_ns, self._waiting.wake_ns, self._pinning.ends_ns)
+        stored_seq = self._selector.last_seq
+        if any(waiting.behind_seq > stored_seq for waiting in self._waiting):
+            wake_ns = min(wake_ns, now.mono_ns + BEHIND_LOOK_NS)
         return None if wake_ns == NEVER_NS else wake_ns
 
     # --- inside
@@ -431,8 +442,13 @@ class PullConsumer(ConsumerCore):
         """There is nothing left: requests that do not wait are over."""
         if not any(waiting.request.no_wait for waiting in self._waiting):
             return
+        stored_seq = self._selector.last_seq  # what a client has published before it asks is not "nothing"
         over = self._waiting.remove_if(
-            lambda waiting: waiting.request.no_wait and (waiting.delivered > 0 or not waiting.request.expires_ns)
+            lambda waiting: (
+                waiting.request.no_wait
+                and (waiting.delivered > 0 or not waiting.request.expires_ns)
+                and waiting.behind_seq <= stored_seq
+            )
         )
         for waiting in over:
             self._out.sends.append(end_of(waiting, 404, NO_MESSAGES))

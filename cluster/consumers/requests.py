@@ -137,6 +137,7 @@ class Waiting:
     expires_at_ns: int  # NEVER_NS for none
     heartbeat_at_ns: int  # NEVER_NS for none
     delivered: int = 0
+    behind_seq: int = 0  # of a request that does not wait: the stream had taken messages up to here before it
     pin_id: str = ""
     ended_with: tuple[int, bytes] | None = None  # code and text of the status that ends it, from its making on
     lacks_some: bool = False  # since then some of what it was to get turned out to be gone

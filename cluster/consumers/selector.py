@@ -34,6 +34,10 @@ class Messages(Protocol):
     def vanished(self) -> int:
         """Changes when a message goes for another reason than an ack."""
 
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that the stream has given."""
+
     def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
 
@@ -137,6 +141,11 @@ class Selector:
             return NOTHING
         late = (seq for seq in seqs if seq <= delivered and seq not in waited_for)
         return Runs(seq for seq in late if self._messages.next_runs(self._filters, seq, 1).first == seq)
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that the stream has given."""
+        return self._messages.last_seq
 
     @property
     def vanished(self) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.memory_budget import Shortage
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.raft.proposals import Done, Outcome
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -67,23 +68,46 @@ CLIENT_BATCHES_MAX: Final = 256  # of one connection: it cannot take the places 
 UNREAD_BYTES_MAX: Final = 4 << 20  # wait for a reader: its batches pause; a sixteenth of max_pending, which ends it
 PAUSE_NS: Final = 5_000_000  # then its connection is looked at again; nats-server stalls producers for 2 to 10 ms
 LOOKS_PER_TURN: Final = 64  # at paused batches, or the looking would be the load
+BEHIND_BYTES_MAX: Final = 4 << 20  # of requests behind publishes on their way; more are refused
 NO_PLACE: Final = -1  # the message is not part of a batch
 BUSY: Final = message.status(429, b"Too Many Requests")
+
+
+class Taken(Protocol):
+    """What a replica has taken as the leader, and not applied yet."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing of that."""
+
+    def settle(self, done: Done) -> None:
+        """Call `done` when what was taken so far is applied, or this replica leads no more."""
 
 
 class DirectGets:
     """The direct gets of one replica."""
 
-    def __init__(
-        self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "", row: StreamAssignment | None = None
+    def __init__(  # noqa: PLR0913  (whose it is, by name)
+        self,
+        site: Site,
+        machine: StreamMachine,
+        stream: str,
+        *,
+        origin: str = "",
+        row: StreamAssignment | None = None,
+        taken: Taken | None = None,
     ) -> None:
-        """With `origin` a mirror answers what that stream is asked; the answers name the mirror.
+        """`taken` is what this replica has taken as the leader of the stream; None: it is of another stream.
+
+        With `origin` a mirror answers what that stream is asked; the answers name the mirror.
 
         Without the `row` of the stream there are no answers in columns, which state when it was created, and no
         linearizable reads: a mirror never has all of its origin.
         """
         self._site = site
         self._machine = machine
+        self._taken = taken
+        self._behind_bytes = 0  # requests that wait for publishes that came before them
         self._created_ns = 0 if row is None else row.created_ns
         self._prefix = f"$JS.API.DIRECT.GET.{origin or stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
@@ -130,7 +154,30 @@ class DirectGets:
             self._timer = None
 
     def on_requests(self, batch: bytes) -> None:
-        """The requests of a turn."""
+        """The requests of a turn, which the leader answers behind the publishes that it took before them."""
+        if self._taken is None:
+            self._begin_requests(batch)
+        else:  # when all that the turn captured was taken: a publish may have come before, and be handled after
+            self._site.outbox.later(partial(self._wait_behind_publishes, self._taken, batch))
+
+    def _wait_behind_publishes(self, taken: Taken, batch: bytes) -> None:
+        if taken.is_settled:
+            self._begin_requests(batch)
+        elif self._behind_bytes + len(batch) > BEHIND_BYTES_MAX:
+            answers = [encode_capture(refused.reply, hdr=BUSY) for refused in captures(batch) if refused.reply]
+            self._site.outbox.send_batch(b"".join(answers))
+        else:
+            self._behind_bytes += len(batch)
+            taken.settle(partial(self._settled, batch))
+
+    def _settled(self, batch: bytes, _outcome: Outcome, _result: object) -> None:
+        """Called within a group, which stops when something goes wrong here: the rest is for later in this turn."""
+        self._behind_bytes -= len(batch)
+        self._site.outbox.later(partial(self._begin_requests, batch))
+
+    def _begin_requests(self, batch: bytes) -> None:
+        if not self._sinks:
+            return  # it was ended meanwhile
         self._take(batch)
         self._unconfirmed.ask()
         self._serve()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.raft.group import Group
     from jetraft.raft.group_spec import GroupStatistics
+    from jetraft.raft.proposals import Done
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
@@ -88,7 +89,7 @@ class StreamReplica:
         self._changed_ns = site.clock.unix_ns()  # since when this assignment is known here
         self._group: Group | None = None  # while the state is being recovered
         self._log = log
-        self._direct = DirectGets(site, self.machine, config.name, row=assignment)
+        self._direct = DirectGets(site, self.machine, config.name, row=assignment, taken=self)
 
     @classmethod
     def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
@@ -169,6 +170,19 @@ class StreamReplica:
         """
         await self.group.confirm_leadership()
         return message_asked_for(self.machine.store, request)
+
+    async def settled(self) -> None:
+        """Return when what this replica has taken as the leader is applied: an info then has what its client sent."""
+        await self.group.settled()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that it has taken is on its way."""
+        return self.group.is_settled
+
+    def settle(self, done: Done) -> None:
+        """Call `done` when what it has taken is applied, or it leads no more."""
+        self.group.settle(done)
 
     # --- what the service changes
 

@@ -104,12 +104,15 @@ class Link:
         """What waits for the peer; senders of bulk look at it."""
         return self._queued_bytes + len(self._unsent)
 
-    def send(self, channel: int, payload: bytes) -> bool:
-        """Queue a frame; False when the session is over. Overload ends the session."""
+    def send(self, channel: int, payload: bytes, *, behind: int | None = None) -> bool:
+        """Queue a frame; False when the session is over. Overload ends the session.
+
+        `behind` is a channel whose frames that are queued by now go before it.
+        """
         if self.closed_because is not None:
             return False
         head = frame_head(channel, payload)
-        self._queues[channel].extend((head, payload))
+        self._queues[channel if behind is None else behind].extend((head, payload))
         self._queued_bytes += len(head) + len(payload)
         self.has_queued = True
         self._frames_sent += 1

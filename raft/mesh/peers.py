@@ -25,7 +25,7 @@ from jetraft.raft.mesh.bulk import BulkLinks
 from jetraft.raft.mesh.connector import Connector, Made
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.establish import PeerIdentity
-from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC, CHANNELS
+from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_ROUTE, CHANNEL_RPC, CHANNELS
 from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
 from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
@@ -91,7 +91,8 @@ class Mesh:
         self._known = KnownPeers()
         self.ages = StoreAges(self.node_id)
         self._handlers: list[FrameHandler | None] = [None] * CHANNELS
-        self.calls = Calls(self.send, complain=self._connector.complain)
+        behind_routes = partial(self.send, behind=CHANNEL_ROUTE)
+        self.calls = Calls(self.send, complain=self._connector.complain, send_behind_routes=behind_routes)
         self._bulk = BulkLinks(
             clock=clock,
             on_frame=lambda node, payload: self.calls.on_frame(CHANNEL_BULK, node, payload),
@@ -132,15 +133,16 @@ class Mesh:
         """A linked node that is linked with this one too; None when there is none."""
         return self._known.relay_to(node)
 
-    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+    def send(self, to: NodeId, channel: int, payload: bytes, *, behind: int | None = None) -> bool:
         """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session.
 
+        `behind` is another channel whose frames that wait by now go before it.
         (BULK is not ordered, and dropped when its own connection ends: it carries calls, which then end with it.)
         """
         if not self.is_up(to):
             return False
         bulk = self._bulk.get(to) if channel == CHANNEL_BULK else None
-        return (bulk or self._links[to]).send(channel, payload)
+        return (bulk or self._links[to]).send(channel, payload, behind=behind)
 
     def broadcast(self, channel: int, payload: bytes) -> None:
         """Send to every node that is up."""
@@ -167,9 +169,18 @@ class Mesh:
         """Answer calls of `method`; larger ones are refused."""
         self.calls.serve(method, handler, request_bytes_max=request_bytes_max)
 
-    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+    async def call(  # noqa: PLR0913  (how it travels, by name)
+        self,
+        to: NodeId,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        bulk: bool = False,
+        behind_routes: bool = False,
+    ) -> bytes:
         """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
-        return await self.calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+        return await self.calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk, behind_routes=behind_routes)
 
     def describe(self, key: str, value: object) -> None:
         """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""

@@ -71,9 +71,13 @@ class Calls:
     """The calls of one node, in both directions. Handlers run in the nursery that `start_serving` is given."""
 
     def __init__(
-        self, send: Callable[[NodeId, int, bytes], bool], complain: Callable[[Hashable, str], None] | None = None
+        self,
+        send: Callable[[NodeId, int, bytes], bool],
+        complain: Callable[[Hashable, str], None] | None = None,
+        send_behind_routes: Callable[[NodeId, int, bytes], bool] | None = None,
     ) -> None:
         self._send = send
+        self._send_behind_routes = send_behind_routes or send
         self._complain = complain or (lambda _key, text: log.warning("%s", text))
         self._nursery: trio.Nursery | None = None
         self._handlers: dict[str, Handler] = {}
@@ -105,12 +109,15 @@ class Calls:
         self._request_bytes_max[method] = request_bytes_max
 
     def ask(self, to: NodeId, method: str, payload: bytes, done: Asked) -> bool:
-        """Have `done` called with the answer, or with None when there is none; False when it cannot be asked."""
+        """Have `done` called with the answer, or with None when there is none; False when it cannot be asked.
+
+        The question goes behind the core messages for that node that wait by now.
+        """
         assert self._nursery is not None
         number = self._count + 1
         call = _Call(to, bulk=False, done=lambda: self._end_asked(number, done))
         self._open[number] = call
-        if not self._send_request(to, CHANNEL_RPC, method, payload):
+        if not self._send_request(to, CHANNEL_RPC, method, payload, behind_routes=True):
             self._open.pop(number, None)
             return False
         self._asked.append((trio.current_time() + ASKED_S, number))
@@ -135,18 +142,35 @@ class Calls:
                     self._open[number].end(error=CallTimeoutError(f"no answer in {ASKED_S} s"))
         self._is_looking = False
 
-    def _send_request(self, to: NodeId, channel: int, method: str, payload: bytes) -> bool:
+    def _send_request(
+        self, to: NodeId, channel: int, method: str, payload: bytes, *, behind_routes: bool = False
+    ) -> bool:
         self._count += 1
         name = method.encode()
-        return self._send(to, channel, _REQUEST.pack(1, self._count, len(name)) + name + payload)
+        send = self._send_behind_routes if behind_routes else self._send
+        return send(to, channel, _REQUEST.pack(1, self._count, len(name)) + name + payload)
 
-    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
-        """The answer. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
+    async def call(  # noqa: PLR0913  (how it travels, by name)
+        self,
+        to: NodeId,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_s: float,
+        bulk: bool = False,
+        behind_routes: bool = False,
+    ) -> bytes:
+        """The answer. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError.
+
+        With `behind_routes` the request goes behind the core messages for that node that wait by now: it is a client's,
+        which may have published before.
+        """
         finished = trio.Event()
         number, call = self._count + 1, _Call(to, bulk=bulk, done=finished.set)
         self._open[number] = call
         try:
-            if not self._send_request(to, CHANNEL_BULK if bulk else CHANNEL_RPC, method, payload):
+            channel = CHANNEL_BULK if bulk else CHANNEL_RPC
+            if not self._send_request(to, channel, method, payload, behind_routes=behind_routes):
                 raise PeerUnavailableError(f"no link to {to}")
             with trio.move_on_after(timeout_s):
                 await finished.wait()

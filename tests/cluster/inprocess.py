@@ -208,6 +208,7 @@ class InProcessNode:
             outboxes=lambda _account: self.outbox,
             kick=self._kick,
             later=self.outbox.later,
+            send_early=lambda: None,
             calls=self.mesh.calls,
         )
         nursery.start_soon(self._turns)

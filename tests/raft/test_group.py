@@ -320,6 +320,38 @@ def test_a_read_barrier_waits_for_contact_and_apply() -> None:
     assert outcomes.told == [(Outcome.OK, None)]
 
 
+@pytest.mark.parametrize("word", [None, (NodeId("n2"), 1)])
+def test_a_read_sees_what_was_proposed_before_it_in_the_same_turn(word: tuple[NodeId, int] | None) -> None:
+    lab, log, group = lab_with_leader()
+    outcomes, applied = Outcomes(), Outcomes()
+    del log
+    group.propose(command(b"x"), applied)
+    group.read_barrier(lambda outcome, _: outcomes(outcome, len(applied.told)), word=word)
+    lab.settle()
+    assert outcomes.told == [(Outcome.OK, 1)]
+
+
+def test_what_was_proposed_is_settled_when_it_is_applied_or_leadership_is_over() -> None:
+    lab, _, group = lab_with_leader()
+    assert group.is_settled
+    outcomes, applied = Outcomes(), Outcomes()
+    group.settle(outcomes)
+    assert outcomes.told == [(Outcome.OK, None)], "nothing is on its way"
+    group.propose(command(b"x"), applied)
+    assert not group.is_settled
+    group.settle(lambda outcome, _: outcomes(outcome, len(applied.told)))
+    lab.managers[NodeId("n1")].flush()
+    assert outcomes.told[1:] == [], "in the log, and not committed"
+    lab.settle()
+    assert outcomes.told[1:] == [(Outcome.OK, 1)]
+    group.propose(command(b"y"))
+    group.settle(outcomes)
+    group.turns.proposals.end()
+    assert outcomes.told[2:] == [(Outcome.REFUSED, None)]
+    follower = lab.managers[NodeId("n2")].groups[NAME]
+    assert follower.is_settled
+
+
 def test_reads_of_one_turn_share_a_round_and_those_of_the_next_have_another() -> None:
     """Rule 21: a round that began before a read came says nothing about what was committed in between."""
     lab, _, group = lab_with_leader()

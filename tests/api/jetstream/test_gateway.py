@@ -172,6 +172,7 @@ class Bench:
             outboxes=outboxes,
             kick=self._kick,
             later=lambda callback: callback(),
+            send_early=lambda: None,
             accounts=None if accounts is None else self.accounts_of(accounts, operators),
             limits=limits,
         )
@@ -443,6 +444,7 @@ async def test_requests_of_an_account_that_uses_the_api_of_another_are_that_ones
         outboxes=cast("Outboxes", lambda account: outboxes.setdefault(account, FakeOutbox())),
         kick=lambda: None,
         later=lambda callback: callback(),
+        send_early=lambda: None,
         accounts=accounts,
     )
     await nursery.start(gateway.run)

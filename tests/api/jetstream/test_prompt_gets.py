@@ -107,11 +107,13 @@ class Bench:
         self.leader: LeaderElsewhere | None = None
         self.answers: list[tuple[bytes, dict[str, object]]] = []
         self.resumed = 0
+        self.asked_at_send: list[int] = []  # how many questions were on their way when the turn's messages were sent
         self.gets = PromptGets(
             self.lines,
             leaders=self,
             calls=self.mesh,
             later=self.turn.later,
+            send_early=self._send_early,
             send=self._send,
             resume=self._resume,
         )
@@ -133,6 +135,9 @@ class Bench:
     def _send(self, job: Job, body: bytes) -> None:
         self.lines.answered(job.found, job.captured)
         self.answers.append((job.captured.payload, orjson.loads(body)))
+
+    def _send_early(self) -> None:
+        self.asked_at_send.append(len(self.mesh.asked))
 
     def _resume(self) -> None:
         self.resumed += 1
@@ -242,6 +247,7 @@ def test_a_get_at_a_follower_goes_to_the_leader_with_the_followers_word() -> Non
     assert bench.begin(b'{"seq":1}')
     ((to, asked, _),) = bench.mesh.asked
     assert (to, asked) == (B, GET_ONE)
+    assert bench.asked_at_send == [0], "what the client has published in this turn goes before the question"
     bench.mesh.answer(ForwardedAnswer(status=ForwardStatus.DONE, body=b'{"message":1}').pack())
     assert bench.answers == [(b'{"seq":1}', {"message": 1})]
     assert bench.lines.waiting == 0

@@ -104,7 +104,10 @@ class NetMesh:
         )
         return next((name for name in both if name not in (node, self._name)), None)
 
-    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def call(
+        self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, behind_routes: bool = False
+    ) -> bytes:
+        del behind_routes
         assert timeout_s > 0
         assert frozenset((to, self._name)) not in self._net.apart
         if method == "js.relay":

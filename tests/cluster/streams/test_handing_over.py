@@ -58,7 +58,10 @@ class FakeMesh:
     def relay_to(self, _node: NodeId) -> None:
         return None
 
-    async def call(self, _to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
+    async def call(
+        self, _to: NodeId, method: str, payload: bytes, *, timeout_s: float, behind_routes: bool = False
+    ) -> bytes:
+        del behind_routes
         if method in self.silent:
             await trio.sleep(timeout_s)
             raise CallTimeoutError(method)

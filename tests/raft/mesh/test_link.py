@@ -72,6 +72,17 @@ def test_what_is_urgent_overtakes_what_is_bulky_but_nothing_overtakes_inside_a_c
         assert pair.received() == [(channel, payload) for channel in range(5) for payload in (b"1", b"2")]
 
 
+def test_a_question_of_a_client_does_not_overtake_the_core_messages_before_it() -> None:
+    with Pair() as pair:
+        pair.link.send(CHANNEL_ROUTE, b"published")
+        pair.link.send(CHANNEL_RPC, b"asked", behind=CHANNEL_ROUTE)
+        pair.link.send(CHANNEL_ROUTE, b"published after")
+        pair.link.send(CHANNEL_RPC, b"asked by a node")
+        pair.link.flush()
+        route = [(CHANNEL_ROUTE, b"published"), (CHANNEL_RPC, b"asked"), (CHANNEL_ROUTE, b"published after")]
+        assert pair.received() == [(CHANNEL_RPC, b"asked by a node"), *route]
+
+
 def test_a_heartbeat_waits_for_one_join_of_bulk_at_most() -> None:
     with Pair() as pair:
         for _ in range(100):

@@ -166,6 +166,7 @@ class Life:
             outboxes=lambda _account: self.plane,
             kick=self.kick,
             later=self.plane.later,
+            send_early=lambda: None,
             calls=self.mesh.calls,
             server_name=self.name,
         )
