@@ -21,6 +21,7 @@ from jetraft.api.auth.assembly import (
     new_server_key,
 )
 from jetraft.api.auth.errors import RegistryError
+from jetraft.api.cli.start_signals import hold_back, let_through
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.feature_flags import flag_lines
@@ -307,8 +308,10 @@ class Server:
                 tune_collector()
                 say.info("Server is ready")
                 self.at_ready()
+                let_through()
                 if self.jetstream is not None:
                     nursery.start_soon(load_the_rest, self.at_ready)
+            hold_back()
         if self.jetstream is not None:
             self.jetstream.stop()
 

@@ -38,9 +38,10 @@ def settings_of(arguments: Sequence[str]) -> Settings:
 
 def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]) -> NoReturn:
     """Run the server and end the process with its exit status. A reload reads the arguments and the file again."""
-    from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
+    from jetraft.api.cli.start_signals import end_at_once, hold_back  # noqa: PLC0415
 
     end_at_once()
+    hold_back()
     from jetraft.api.cli.trio_import import import_trio  # noqa: PLC0415
 
     import_trio()
@@ -64,6 +65,9 @@ def options_of(arguments: Sequence[str]) -> Options:
 
 def command(name: str, words: Sequence[str]) -> int:
     """Run one of COMMANDS; returns the exit status. Servers do not need their modules."""
+    from jetraft.api.cli.start_signals import let_through  # noqa: PLC0415
+
+    let_through()  # a terminal that is closed ends it
     if name == "recover":
         from jetraft.api.cli import recover  # noqa: PLC0415
 

@@ -37,8 +37,8 @@ def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return server.store_dir
 
 
-def start(store_dir: Path, log_path: Path) -> Process:
-    words = [*command("jetraft"), "-a", HOST, "-p", "-1", "-js", "-sd", str(store_dir), "-n", "n1"]
+def start(store_dir: Path, log_path: Path, *more: str) -> Process:
+    words = [*command("jetraft"), "-a", HOST, "-p", "-1", "-js", "-sd", str(store_dir), "-n", "n1", *more]
     return Process(words, log_path=log_path, env=environment("jetraft"))
 
 
@@ -83,6 +83,55 @@ def test_a_signal_at_any_moment_of_a_start_ends_it_cleanly(store_dir: Path, tmp_
             assert "Error" not in said, (number, sent, said)
 
 
+def blocked(process: Process) -> set[int]:
+    """The signals that ask for something and do not get through to a process."""
+    found = re.search(r"SigBlk:\s+([0-9a-f]+)", Path(f"/proc/{process.pid}/status").read_text(encoding="ascii"))
+    mask = int(found[1], 16) if found is not None else 0
+    return {number for number in (signal.SIGHUP, signal.SIGUSR1) if mask >> (number - 1) & 1}
+
+
+@pytest.mark.parametrize("part", [0.0, 2.0, 5.0])
+def test_what_is_asked_of_a_server_that_starts_is_done_when_it_is_ready(
+    store_dir: Path, tmp_path: Path, part: float
+) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text("debug: false\n", encoding="utf-8")
+    process = start(store_dir, tmp_path / "server.log", "-c", str(config))
+    began = time.monotonic()
+    while not blocked(process):
+        assert time.monotonic() < began + PATIENCE_S
+        time.sleep(POLL_S)
+    time.sleep(part * (time.monotonic() - began))  # the moment is what is tested: of a start the interpreter is a part
+    config.write_text("debug: true\n", encoding="utf-8")
+    process.signal(signal.SIGHUP)
+    process.wait_for_line("Server is ready")
+    process.wait_for_line("Reloaded server configuration")
+    assert blocked(process) == set()
+    assert process.terminate() == 0
+
+
+def test_a_server_that_stops_is_not_ended_by_what_is_asked_of_it(store_dir: Path, tmp_path: Path) -> None:
+    process = start(store_dir, tmp_path / "server.log")
+    process.wait_for_line("Server is ready")
+    process.signal(signal.SIGTERM)
+    while process.running:
+        process.signal(signal.SIGHUP)
+        time.sleep(POLL_S)
+    assert process.wait(PATIENCE_S) == 0
+
+
+def test_commands_end_with_their_terminal() -> None:
+    code = (
+        "import signal, sys\n"
+        "from jetraft.api.cli import inspect\n"
+        "inspect.main = lambda *_: print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))\n"
+        "sys.argv = ['jetraft', 'inspect', '/nowhere']\n"
+        "from jetraft.__main__ import main\n"
+        "main()\n"
+    )
+    assert run(code).stdout == "set()\n"
+
+
 @pytest.mark.parametrize("words", [["--version"], ["inspect", "/nowhere"]])
 def test_before_any_import_a_sigint_is_no_exception(words: list[str]) -> None:
     code = (
@@ -116,7 +165,8 @@ def test_no_exception_appears_in_what_is_being_imported() -> None:
         "print('lives on')\n"
     )
     ended = run(code)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    said = "jetraft: ended by SIGINT before it was ready, or after it was stopped\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", said)
 
 
 def test_the_server_is_imported_when_signals_end_it() -> None:
