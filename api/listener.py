@@ -33,30 +33,45 @@ class ListenError(Exception):
     """The server cannot listen on the configured address; the text is one line in nats-server's words."""
 
 
-def listen(host: str, port: int, says: str = "{}") -> socket.socket:
-    """Return a listening, non-blocking socket; with port -1 the system chooses one. Raises ListenError.
+def bind(host: str, port: int, says: str = "{}") -> socket.socket:
+    """Return a non-blocking socket that is bound; with port -1 the system chooses one. Raises ListenError.
 
-    `says` is what the error says of which socket, with the reason in the place of the braces.
+    Connections are refused until `listen`: a server takes its addresses first, so that one which another program has
+    ends the start, and is reached when it serves. `says` is what the error says of which socket, with the reason in the
+    place of the braces.
 
     On any address it takes IPv4 and IPv6, as in Go, or IPv4 alone where the machine has no IPv6.
     """
     is_both = host in WILDCARDS and socket.has_dualstack_ipv6()
     sock = socket.socket(socket.AF_INET6 if is_both or ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if port > 0:  # two sockets may have it, as long as none listens: a port that is chosen here is this socket's alone
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if is_both:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
         sock.bind(("::" if is_both else host, max(port, 0)))
-        sock.listen(BACKLOG)
     except socket.gaierror as error:
         sock.close()
         raise ListenError(says.format(f"listen tcp: lookup {host}: no such host")) from error
     except OSError as error:
         sock.close()
-        reason = os.strerror(error.errno or 0).lower()
-        raise ListenError(says.format(f"listen tcp {join_host_port(host, max(port, 0))}: bind: {reason}")) from error
+        raise _refused(host, port, error, says) from error
     sock.setblocking(False)  # noqa: FBT003  the socket module's own signature
     return sock
+
+
+def listen(sock: socket.socket, says: str = "{}") -> None:
+    """Let clients connect to a socket of `bind`. Raises ListenError: another program was bound too, and came first."""
+    try:
+        sock.listen(BACKLOG)
+    except OSError as error:
+        host, port = sock.getsockname()[:2]
+        raise _refused(host, port, error, says) from error
+
+
+def _refused(host: str, port: int, error: OSError, says: str) -> ListenError:
+    reason = os.strerror(error.errno or 0).lower()
+    return ListenError(says.format(f"listen tcp {join_host_port(host, max(port, 0))}: bind: {reason}"))
 
 
 @attrs.define(eq=False)

@@ -33,7 +33,7 @@ from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.late_imports import load_the_rest
 from jetraft.api.latency import Latencies
-from jetraft.api.listener import ClientListener, ListenError, listen
+from jetraft.api.listener import ClientListener, ListenError, bind, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
 from jetraft.api.memory import follow_memory
@@ -145,9 +145,9 @@ class Server:
             say.info(f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
 
     def _build(self) -> None:
-        """Bind the sockets, open the store, make the parts. Nothing runs after this."""
+        """Bind the sockets, open the store, make the parts. Nothing runs after this, and connections are refused."""
         options = self.options
-        self.client_socket = listen(options.host, options.port, clients_error(options))
+        self.client_socket = bind(options.host, options.port, clients_error(options))
         port = int(self.client_socket.getsockname()[1])
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
@@ -296,16 +296,17 @@ class Server:
                     await nursery.start(self.system.run)
                 if self.leaf is not None:
                     await nursery.start(self.leaf.run, self.plane, self.reactor, self.mesh, self.jetstream)
-                for listener in self.listeners:
-                    nursery.start_soon(listener.run)
                 nursery.start_soon(self._housekeeping)
                 nursery.start_soon(self.logins.run, self.plane, self.reactor)
                 if self.claims is not None:
                     nursery.start_soon(self.claims.run)
+                tune_collector()
+                for listener in reversed(self.listeners):  # all is served by now; the clients' own is the very last
+                    listen(listener.sock, clients_error(options) if listener is self.listeners[0] else "{}")
+                    nursery.start_soon(listener.run)
                 say.info(f"Listening for client connections on {join_host_port(options.host, self.sessions.port)}")
                 log_start(options, say)
                 self.write_files()
-                tune_collector()
                 say.info("Server is ready")
                 self.at_ready()
                 let_through()

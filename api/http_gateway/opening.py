@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.api.interfaces import join_host_port
-from jetraft.api.listener import ClientListener, ListenError, listen
+from jetraft.api.listener import ClientListener, ListenError, bind
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +30,7 @@ def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientList
         if wanted.tls.verify or wanted.tls.verify_and_map or wanted.tls.pinned_certs:
             _require_certificates(context, wanted.tls)
     try:
-        sock = listen(wanted.host, wanted.port)
+        sock = bind(wanted.host, wanted.port)
     except ListenError as error:
         raise ListenError(f"Unable to listen for HTTP requests: {error}") from error
     where = join_host_port(wanted.host, int(sock.getsockname()[1]))

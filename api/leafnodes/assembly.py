@@ -20,7 +20,7 @@ from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
-from jetraft.api.listener import listen
+from jetraft.api.listener import bind
 from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
 from jetraft.api.plane._plane import Plane
@@ -93,7 +93,7 @@ class LeafParts:
         logins.on_account_changed.connect(leafnodes.account_changed)
         parts = cls(leaf, options, leafnodes, say, logins.sessions.arrivals)
         if leaf.listens:
-            parts.sock = listen(leaf.host, leaf.port)
+            parts.sock = bind(leaf.host, leaf.port)
             parts.port = int(parts.sock.getsockname()[1])
         leafnodes.listener = parts.told()
         return parts

@@ -11,6 +11,7 @@ import trio
 from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.interfaces import client_ip
 from jetraft.api.leafnodes.leafnodes import Leafnodes
+from jetraft.api.listener import listen
 from jetraft.api.reactor import Reactor
 
 ACCEPT_RETRY_S = 0.1  # the pause when the process is out of descriptors
@@ -26,8 +27,9 @@ class LeafListener:
     arrivals: ArrivalPlaces
 
     async def run(self) -> None:
-        """Accept until cancelled, then close the socket."""
+        """Accept until cancelled, then close the socket. Raises ListenError."""
         try:
+            listen(self.sock)
             while True:
                 await trio.lowlevel.wait_readable(self.sock)
                 try:

@@ -19,7 +19,9 @@ import trio
 
 from jetraft.api.address_share import AddressShare
 from jetraft.api.interfaces import client_ip
+from jetraft.api.listener import listen
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
+from jetraft.api.start_errors import MONITOR_ERROR
 
 REQUEST_TIMEOUT_S = 10.0  # for each request and its answer, with the wait for the request
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
@@ -53,7 +55,8 @@ class MonitorServer:
         return "http" if self.tls is None else "https"
 
     async def run(self) -> None:
-        """Accept and serve until cancelled."""
+        """Accept and serve until cancelled. Raises ListenError."""
+        listen(self.sock, MONITOR_ERROR)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.sock))
         await trio.serve_listeners(self._serve, [listener])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.listener import ListenError, listen
+from jetraft.api.listener import ListenError, bind
 from jetraft.api.start_errors import MONITOR_ERROR
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
         return None
     from jetraft.api.monitor.http import MonitorServer  # noqa: PLC0415  the same
 
-    sock = listen(options.http_host or options.host, port, MONITOR_ERROR)
+    sock = bind(options.http_host or options.host, port, MONITOR_ERROR)
     return MonitorServer(sock, pages.table(), options.http_base_path, pages.varz.requests, context)

@@ -9,7 +9,7 @@ import attrs
 
 from jetraft.api.config.options import Options
 from jetraft.api.interfaces import advertised, join_host_port
-from jetraft.api.listener import ClientListener, ListenError, listen
+from jetraft.api.listener import ClientListener, ListenError, bind
 from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.clients import Log, TlsClients, TlsSession
 from jetraft.api.websocket._common import WebSocketCommon
@@ -73,7 +73,7 @@ def listen_for_websocket(
 ) -> WebSocketListener:
     """Bind the socket and make what serves it. Raises ListenError or TlsError with one line."""
     try:
-        sock = listen(web.host, web.port)
+        sock = bind(web.host, web.port)
     except ListenError as error:
         raise ListenError(f"Unable to listen for websocket connections: {error}") from error
     plane, sessions = cast("WebPlane", parts.plane), parts.sessions
