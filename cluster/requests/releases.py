@@ -7,7 +7,7 @@ where the link is lost. For the others:
 
 - A stream with one replica is served by the lease of its node's table (meta/table_lease.py): when that is over
   (meta/lease_grants.py), the node takes nothing by the row any more.
-- A stream with more replicas goes on without that lease, as an entry needs a majority of its members (decision 129): as
+- A stream with more replicas goes on without that lease, as an entry needs a majority of its members (decision 130): as
   soon as a majority of the holders has ended its replicas, none can be committed. While there is none the deletion is
   not confirmed: 10008.
 - A server that was removed ends its replicas when it is told (meta/exclusion.py), or its lease is over.
