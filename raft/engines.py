@@ -4,6 +4,7 @@ from typing import Final
 
 from jetraft.raft.engine.core import create_engine
 from jetraft.raft.engine.port import EngineFactory, EngineUnavailableError
+from jetraft.store.model.extras import PYSYNCOBJ as PYSYNCOBJ_EXTRA
 
 CORE: Final = "core"
 PYSYNCOBJ: Final = "pysyncobj"
@@ -18,6 +19,6 @@ def engine_factory(name: str) -> EngineFactory:
     try:
         from jetraft.raft.pysyncobj import engine  # noqa: PLC0415  (an optional dependency, loaded when it is asked for)
     except ImportError as error:
-        raise EngineUnavailableError("raft_engine pysyncobj needs the package pysyncobj: jetraft[pysyncobj]") from error
+        raise EngineUnavailableError(f"raft_engine pysyncobj: {PYSYNCOBJ_EXTRA.advice}") from error
     engine.prepare_library()
     return engine.create_engine

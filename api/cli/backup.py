@@ -14,21 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jetraft.api.cli.backup_contents import BackupPoint
+from jetraft.api.cli.backup_directory import MANIFEST
+from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
+from jetraft.api.cli.backup_session import BackupError, BackupSession
+from jetraft.api.cli.backup_taking import take
+from jetraft.api.cli.logging_in import access_of, add_login
 from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError
-
-try:
-    from jetraft.api.cli.backup_contents import BackupPoint
-    from jetraft.api.cli.backup_directory import MANIFEST
-    from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
-    from jetraft.api.cli.backup_session import BackupError, BackupSession
-    from jetraft.api.cli.backup_taking import take
-    from jetraft.api.cli.logging_in import access_of, add_login
-    from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
-except ModuleNotFoundError as missing:
-    if (missing.name or "").partition(".")[0] != "pyspark_jetstream":
-        raise
-    raise ImportError("the package pyspark-jetstream is missing: pip install pyspark-jetstream") from missing
+from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,16 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import attrs
 
+from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.chain_tree import AuditTree
-
-try:
-    from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
-    from jetraft.api.cli.logging_in import access_of, add_login
-    from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
-except ModuleNotFoundError as missing:
-    if (missing.name or "").partition(".")[0] != "pyspark_jetstream":
-        raise
-    raise ImportError("the package pyspark-jetstream is missing: pip install pyspark-jetstream") from missing
+from jetraft.api.cli.logging_in import access_of, add_login
+from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +62,7 @@ class DiffersError(Exception):
     """The stream is not what its heads say; the text is one line."""
 
 
-def main(words: Sequence[str]) -> int:
+def main(_command: str, words: Sequence[str]) -> int:
     """Run `chain verify`; returns the exit status."""
     given = _parser().parse_args(words)
     try:

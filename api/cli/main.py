@@ -9,6 +9,7 @@ Exit status: 0 after a clean stop, 1 with one line on the standard error stream 
 command line is wrong.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +22,15 @@ from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
 USAGE_ERROR = 2
-COMMANDS = ("inspect", "verify", "recover", "export", "backup", "restore", "chain")
+COMMANDS = {  # and the module whose `main` takes the name of the command, and its words
+    "inspect": "jetraft.api.cli.inspect",
+    "verify": "jetraft.api.cli.inspect",
+    "recover": "jetraft.api.cli.recover",
+    "export": "jetraft.api.cli.export",
+    "backup": "jetraft.api.cli.backup",
+    "restore": "jetraft.api.cli.backup",
+    "chain": "jetraft.api.cli.chain",
+}
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
@@ -68,24 +77,18 @@ def command(name: str, words: Sequence[str]) -> int:
     from jetraft.api.cli.start_signals import let_through  # noqa: PLC0415
 
     let_through()  # a terminal that is closed ends it
-    if name == "recover":
-        from jetraft.api.cli import recover  # noqa: PLC0415
+    try:
+        run_command = importlib.import_module(COMMANDS[name]).main
+    except ModuleNotFoundError as error:
+        from jetraft.store.model.extras import missing_extra  # noqa: PLC0415  only a fault needs it
 
-        return recover.main(words)
-    if name == "export":
-        from jetraft.api.cli import export  # noqa: PLC0415
-
-        return export.main(words)
-    if name in ("backup", "restore", "chain"):
-        try:
-            from jetraft.api.cli import backup, chain  # noqa: PLC0415
-        except ImportError as error:
-            sys.stderr.write(f"jetraft {name}: {error}\n")
-            return 1
-        return chain.main(words) if name == "chain" else backup.main(name, words)
-    from jetraft.api.cli import inspect  # noqa: PLC0415
-
-    return inspect.main(name, words)
+        extra = missing_extra(error)
+        if extra is None:
+            raise
+        sys.stderr.write(f"jetraft {name}: {extra.advice}\n")
+        return 1
+    status: int = run_command(name, words)
+    return status
 
 
 def main(  # noqa: PLR0911  (one for each way to end)

@@ -3,8 +3,8 @@
 It imports every module, so that Python writes the byte code of all that a server may load, of the standard library and
 the dependencies too, and it saves the code of classes and of modules (`api/class_code.py`, `api/module_code.py`). `make
 setup` and the image run it; it is of use wherever those who start servers may not write where the package is, or have
-PYTHONDONTWRITEBYTECODE set. What cannot be written is left out. Modules of optional packages that are not installed are
-named and skipped.
+PYTHONDONTWRITEBYTECODE set. What cannot be written is left out. Modules of extras that are not installed are named and
+skipped; any other module that is missing fails the command.
 """
 
 import importlib
@@ -34,12 +34,17 @@ def main() -> int:
     code = ClassCode.install()
     for name in CODECS:
         importlib.import_module(name)
+    from jetraft.store.model.extras import missing_extra  # noqa: PLC0415  its classes are kept like all others
+
     skipped = []
     for found in pkgutil.walk_packages(jetraft.__path__, "jetraft."):
         try:
             importlib.import_module(found.name)
         except ModuleNotFoundError as error:
-            skipped.append(f"{found.name} (needs {error.name})")
+            extra = missing_extra(error)
+            if extra is None:
+                raise
+            skipped.append(f"{found.name}: {extra.advice}")
     code.save()
     modules.save()
     for name in skipped:

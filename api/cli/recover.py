@@ -44,7 +44,7 @@ example:
 exit status: 0 done, or nothing to do, 1 refused, failed or nothing changed, 2 the command line is wrong"""
 
 
-def main(words: Sequence[str]) -> int:
+def main(_command: str, words: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
     arguments = _parser().parse_args(words)
     key = os.environ.get(arguments.key_env, "") if arguments.key_env else None

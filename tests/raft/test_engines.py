@@ -30,5 +30,5 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "jetraft.raft.pysyncobj.engine")
     monkeypatch.delattr("jetraft.raft.pysyncobj.engine", raising=False)
-    with pytest.raises(EngineUnavailableError, match=r"needs the package pysyncobj: jetraft\[pysyncobj\]"):
+    with pytest.raises(EngineUnavailableError, match=r"pip install 'jetraft\[pysyncobj\]'"):
         engine_factory("pysyncobj")

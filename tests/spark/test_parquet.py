@@ -205,7 +205,7 @@ def test_a_signal_in_the_middle_of_writing_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("missing", "text"),
     [
-        ("pyspark_jetstream", "the package pyspark-jetstream is missing: pip install pyspark-jetstream"),
+        ("pyspark_jetstream", "the extra tools is not installed: pip install 'jetraft[tools]'"),
         ("pyarrow", "pyspark_jetstream.to_parquet needs pyarrow: pip install pyarrow"),
     ],
 )

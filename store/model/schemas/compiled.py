@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from jetraft.store.model.extras import SCHEMA
 from jetraft.store.model.schemas.rules import AVRO, JSON, BadSchemaError, SchemaRule
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _compiled(kind: str, text: str, message: str) -> PayloadJudge | Unusable:
     except BadSchemaError as error:
         return Unusable(shown(str(error), TEXT_CHARS_MAX))
     except ImportError:
-        return Unusable(f"this server has no library for {kind} schemas: pip install 'jetraft[schema]'")
+        return Unusable(f"this server has no library for {kind} schemas: {SCHEMA.command}")
 
 
 def _judge_of(kind: str, text: str, message: str) -> PayloadJudge:
