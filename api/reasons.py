@@ -34,6 +34,7 @@ class Reason(enum.IntEnum):
     PROXY_REQUIRED = 42
 
 
+SLOW = frozenset({Reason.SLOW_CONSUMER_PENDING, Reason.SLOW_CONSUMER_DEADLINE})
 TEXTS = {
     Reason.CLIENT_CLOSED: "Client Closed",
     Reason.PROTOCOL_VIOLATION: "Protocol Violation",

@@ -23,7 +23,7 @@ from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.interfaces import join_host_port, split_host_port
-from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.reasons import SLOW, TEXTS, Reason
 from jetraft.api.tls.facts import TlsState, info_fields
 from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
 from jetraft.cluster.memory_budget import MemoryBudget, Shortage
@@ -37,6 +37,7 @@ from jetraft.store.model.versioning import API_LEVEL, SERVER_VERSION
 log = logging.getLogger(__name__)
 
 PROTOCOL_ASYNC_INFO = 1
+SLOW_LINES_PER_S = 10  # each line has their number, so the next one tells of those that were left out
 NONCE_BYTES = 11  # as nats-server's; 15 characters
 
 
@@ -147,6 +148,7 @@ class Sessions:
     tls_not_after: str = ""  # when the listener's certificate ends
     web_tls_not_after: str = ""
     read_errors: LogBudget = attrs.field(init=False)
+    slow_consumers: LogBudget = attrs.field(init=False)
     on_admitted: Signal[[Session]] = attrs.field(factory=Signal, init=False)
     on_ended: Signal[[Closed]] = attrs.field(factory=Signal, init=False)
     closed: deque[Closed] = attrs.field(init=False)  # the last ones
@@ -157,6 +159,7 @@ class Sessions:
 
     def __attrs_post_init__(self) -> None:
         self.read_errors = LogBudget(log.error, self.clock)
+        self.slow_consumers = LogBudget(log.warning, self.clock, SLOW_LINES_PER_S)
         web = self.options.websocket
         web_timeout_ns = web.auth_timeout_ns if web is not None else 0
         self.closed = deque(maxlen=self.options.max_closed_clients)
@@ -214,6 +217,9 @@ class Sessions:
         if "read_error" in counters:
             self.read_errors.line(f"{session.title} - read error: {counters['read_error']}")
         why = Reason(reason)
+        if why in SLOW:
+            count = sum(self.ended[each] for each in SLOW) + 1
+            self.slow_consumers.line(f"{session.title} - {TEXTS[why]}: closed; {count} slow consumers since the start")
         log.debug("%s - Client connection closed: %s", session.title, TEXTS.get(why, "Unknown"))
         session.document = None
         now_ns, mono_ns = self.clock.unix_ns(), self.clock.mono_ns()

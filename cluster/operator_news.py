@@ -1,4 +1,7 @@
-"""What the system account is told of a node's part in the cluster: who leads the meta group, and who was removed."""
+"""What operators are told of a node's part in the cluster: who leads the meta group, and who was removed.
+
+The advisories go to the system account; who leads is in the log of every node besides.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.cluster.advisories import NodeAdvisories
+    from jetraft.cluster.leader_news import LeaderNews
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.raft.group import Group
@@ -20,21 +24,24 @@ if TYPE_CHECKING:
 class OperatorNews:
     """See the module. A server that stands alone has none of this to tell."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it looks at, and whom it tells)
         self,
         *,
         machine: MetaMachine,
         meta_group: Callable[[], Group | None],
         view: ClusterView,
         advisories: NodeAdvisories,
+        leader_news: LeaderNews,
         clock: Clock,
     ) -> None:
         self._machine = machine
         self._meta_group = meta_group
         self._view = view
         self._advisories = advisories
+        self._leader_news = leader_news
         self._clock = clock
         self._told_term: int | None = None
+        self._logged: tuple[NodeId | None, int] | None = None  # leader and term
         machine.on_leader.connect(self._look)
 
     def server_removed(self, node_id: NodeId) -> None:
@@ -50,9 +57,19 @@ class OperatorNews:
 
     def _look(self) -> None:
         term, group = self._machine.leading_term, self._meta_group()
+        if self._view.clustered and group is not None:
+            leader = group.node_id if term is not None else self._machine.leader
+            self._log(leader, group.term)
         if not self._view.clustered or group is None or term is None or term == self._told_term:
             return
         self._told_term = term
         view, now_ns = self._view, self._clock.mono_ns()
         replicas = led_replicas(group, name_of=view.name_of, link_heard_ns=view.link_heard_ns, now_ns=now_ns)
         self._advisories.domain_leader(group.node_id, replicas, view.name)
+
+    def _log(self, leader: NodeId | None, term: int) -> None:
+        """A leader that was elected again after a moment without contact is news as well: its term is another one."""
+        if (leader, term) == self._logged or (leader is None and self._logged is None):
+            return  # it is known, or it is the beginning
+        self._logged = leader, term
+        self._leader_news.meta_leads(None if leader is None else self._view.name_of(leader), term)

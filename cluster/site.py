@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.advisories import Advisories
+from jetraft.cluster.leader_news import LeaderNews
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.turn_work import TurnWork
@@ -80,6 +81,9 @@ class Site:
             takes_self=True,
         )
     )
+    leader_news: LeaderNews = attrs.field(
+        default=attrs.Factory(lambda site: LeaderNews(site.timers, site.clock), takes_self=True)
+    )  # of the node: all accounts share one
 
     @property
     def queues(self) -> QueueLimits:

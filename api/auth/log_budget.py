@@ -17,6 +17,7 @@ class LogBudget:
 
     write: Callable[[str], None]
     clock: Clock
+    lines_per_s: int = LINES_PER_S
     left_out: int = 0  # since the last line that was written
     _second: int = -1
     _lines: int = 0
@@ -29,7 +30,7 @@ class LogBudget:
             if self.left_out:
                 self.write(f"{self.left_out} lines about clients were left out")
                 self.left_out = 0
-        if self._lines >= LINES_PER_S:
+        if self._lines >= self.lines_per_s:
             self.left_out += 1
             return
         self._lines += 1

@@ -303,6 +303,7 @@ class StreamReplica:
         self._end_leadership()
         if term_led == term and leader is None and self.group.failed is None:
             self._loss_news.tell(self._site, self.group, self.config.name, self.machine.consumers.values())
+            self._site.leader_news.stream_lost(self._site.account, self.config.name, self._own_name, term)
         self._changed()
 
     def config_changed(self, config: StreamConfig) -> None:
@@ -374,7 +375,14 @@ class StreamReplica:
             )
             self._reshaper.look()
             announce_leader(self._site, self.group, self.config.name, self.machine.consumers.values())
+            if len(self.group.members) > 1:
+                name, term = self._own_name, self.group.term
+                self._site.leader_news.stream_leads(self._site.account, self.config.name, name, term)
         self._changed()
+
+    @property
+    def _own_name(self) -> str:
+        return self._site.name_of(self.group.node_id)
 
     def _changed(self) -> None:
         """The role or the configuration is another one: wake those who wait for this stream."""
