@@ -6,11 +6,13 @@ BIN     := $(VENV)/bin
 RAFT    ?=
 IMAGE   ?= jetraft:latest
 SPARK_IMAGE ?= jetraft-spark:latest
-BUILD_ARGS := $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(NO_INDEX),--build-arg PIP_NO_INDEX=1)
 JOBS    ?= 2
 WORKERS ?= 3
 COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
-SECRET  := deploy/cluster_secret
+PROJECT ?= jetraft
+COMPOSE_UP = JETRAFT_IMAGE=$(IMAGE) JETRAFT_SPARK_IMAGE=$(SPARK_IMAGE) $(COMPOSE) -p $(PROJECT) -f deploy/docker-compose.yml --profile spark up --no-build --detach
+LOCK     = $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+	--constraint deploy/constraints.txt --output-file
 STAMP   := $(VENV)/.setup
 BUILT   := $(VENV)/.built
 SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>/dev/null)
@@ -20,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -83,7 +85,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
@@ -93,6 +95,10 @@ build-debug: setup ## compile with bounds checks and without optimisation; `make
 
 wheel: setup     ## build both wheels, in dist/: jetraft with compiled modules, pyspark-jetstream in Python only
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./src/pyspark-jetstream
+
+sdist: setup     ## build both source distributions, in dist/
+	$(BIN)/python -c 'import setuptools.build_meta as b; b.build_sdist("dist")'
+	cd src/pyspark-jetstream && $(abspath $(BIN))/python -c 'import setuptools.build_meta as b; b.build_sdist("../../dist")'
 
 conformance: setup ## run the same requests against nats-server and jetraft and print the differences
 	$(BIN)/python -m tests.conformance --a reference --b jetraft
@@ -135,28 +141,40 @@ asan: setup      ## test the compiled modules under address and undefined-behavi
 fuzz: setup      ## every reader of foreign bytes, guided by coverage, under the address sanitizer (needs clang): INPUTS=n per target TARGET=name
 	tests/fuzz/run.sh $(BIN)/python $(or $(INPUTS),1000000) $(TARGET)
 
-wheelhouse: setup ## gather the wheels that the images need in deploy/wheelhouse, to build them without an index (NO_INDEX=1)
-	$(BIN)/python -m pip wheel --quiet --wheel-dir deploy/wheelhouse --constraint deploy/constraints.txt \
-		$$($(BIN)/python deploy/requirements.py)
+requirements: setup ## write deploy/requirements: the versions of deploy/constraints.txt with the hashes of the package index
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(LOCK) deploy/requirements/build.txt -
+	$(LOCK) deploy/requirements/server.txt pyproject.toml
+	$(LOCK) deploy/requirements/spark.txt --extra spark src/pyspark-jetstream/pyproject.toml
 
-image:           ## build the server's image (BASE=image with Python 3.11, NO_INDEX=1: wheels of `make wheelhouse` only)
-	docker build -f deploy/Dockerfile --target server $(BUILD_ARGS) -t $(IMAGE) .
+$(BIN)/pip:
+	$(PYTHON) -m venv $(VENV)
+
+wheelhouse: $(BIN)/pip ## gather the packages that the images need in deploy/wheelhouse, to build them without an index (NO_INDEX=1)
+	$(BIN)/pip download --quiet --no-deps --require-hashes --dest deploy/wheelhouse \
+		$(patsubst %,-r deploy/requirements/%.txt,build server spark)
+
+image:           ## build the server's image (BASE=image with Python 3.11, NO_INDEX=1: packages of `make wheelhouse` only; both are remembered)
+	@BASE="$(BASE)" NO_INDEX="$(NO_INDEX)" deploy/build-image.sh server $(IMAGE)
 
 image-spark:     ## build the image of the Spark job of the compose profile
-	docker build -f deploy/Dockerfile --target spark $(BUILD_ARGS) -t $(SPARK_IMAGE) .
+	@BASE="$(BASE)" NO_INDEX="$(NO_INDEX)" deploy/build-image.sh spark $(SPARK_IMAGE)
 
-$(SECRET):
-	@umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > $@; chmod 0444 $@
-	@echo "a secret for the cluster was made: $@"
+secret:          ## make a secret for the cluster, where there is none: deploy/private/cluster_secret
+	@deploy/make-secret.sh
 
-up: $(SECRET) image ## start three nodes in containers; for a new image on running nodes: make upgrade
-	CLUSTER_SECRET_FILE=$(abspath $(SECRET)) $(COMPOSE) -p jetraft -f deploy/docker-compose.yml up --no-build --detach
+up: secret image ## start three nodes in containers; for a new image on running nodes: make upgrade
+	$(COMPOSE_UP) n1 n2 n3
 
-upgrade: image   ## put the present code on one node after the other
-	COMPOSE_PROJECT_NAME=jetraft CLUSTER_SECRET_FILE=$(abspath $(SECRET)) deploy/rolling-upgrade.sh
+up-spark: secret image-spark ## start the Spark job beside them: JETSTREAM_STREAM=name; it waits for its stream
+	$(COMPOSE_UP) spark
+
+upgrade: secret image ## put the present code on one node after the other; one that does not run is mended first
+	COMPOSE_PROJECT_NAME=$(PROJECT) JETRAFT_IMAGE=$(IMAGE) deploy/rolling-upgrade.sh
 
 down:            ## stop the containers, the Spark job too; their volumes stay
-	CLUSTER_SECRET_FILE=$(abspath $(SECRET)) $(COMPOSE) -p jetraft -f deploy/docker-compose.yml --profile spark down
+	$(COMPOSE) -p $(PROJECT) -f deploy/docker-compose.yml --profile spark down
 
 compose-check: setup ## the compose cluster under an engine, disturbed and taken down; prints a table (IMAGE= SPARK_IMAGE= WITHOUT_SPARK=1 ONLY=step)
 	$(BIN)/python -m tests.compose --image $(IMAGE) --spark-image $(SPARK_IMAGE) $(if $(WITHOUT_SPARK),--without-spark) $(if $(ONLY),--only '$(ONLY)')

@@ -48,6 +48,8 @@ def extensions() -> list[Extension]:
     pattern = os.environ.get("JETRAFT_EXT", "")
     roots = [Path("src/jetraft") / folder for folder in FOLDERS]
     paths = sorted(path for root in roots for path in root.glob("**/*.pyx") if pattern in str(path))
+    if not paths and not pattern:
+        sys.exit("jetraft: these sources have no .pyx files, so what would be built could not be imported")
     directives = {
         "language_level": 3,
         "boundscheck": DEBUG,

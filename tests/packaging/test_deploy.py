@@ -3,18 +3,26 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
 
+from deploy.spark_consumer import options_of, variable_of
 from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
+from pyspark_jetstream.errors import BadOptionError
+from pyspark_jetstream.options import KNOWN
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import free_port
+from tests.harness.process import Process
 from tests.harness.raw_tls import TlsClient
 from tests.harness.server import ROOT, Server
 
@@ -24,6 +32,14 @@ ENVIRONMENT = re.compile(r"^  (n\d):\n(?:    .*\n)*?    environment:\n((?:      
 VALUE = re.compile(r"^ +([A-Z_]+): (.*)$", re.MULTILINE)
 HIDDEN = "no-one-may-see-this"  # in no environment by chance: host names are made of words
 ODD_SECRET = f"a/#?, {HIDDEN}@:%41\n"
+# A client of an engine: it has the image LOCAL, and every other one where there is a REGISTRY.
+ENGINE = """#!/bin/sh
+case "$1 $2" in
+"pull --quiet") test -n "$REGISTRY" ;;
+"image inspect") case "$3" in --format) echo python@sha256:0123 ;; *) test "$3" = "$LOCAL" ;; esac ;;
+build*) echo "$@" >> "$NOTES" ;;
+esac
+"""
 VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
 
 
@@ -55,13 +71,80 @@ def test_compose_accepts_the_file_and_knows_four_services(tmp_path: Path) -> Non
     words = compose()
     if words is None:
         pytest.skip("NEITHER `docker compose` NOR docker-compose IS INSTALLED: the compose file was not checked")
-    shown = config(words, CLUSTER_SECRET_FILE=str(tmp_path / "secret"))
-    assert shown.returncode == 0, shown.stderr
-    assert sorted(shown.stdout.split()) == ["n1", "n2", "n3", "spark"]
-    for without in ({}, {"CLUSTER_SECRET_FILE": ""}):
-        shown = config(words, **without)
-        assert shown.returncode != 0, "a cluster without a secret does not start"
-        assert "write the secret of the cluster into a file" in shown.stderr
+    for environment in ({"CLUSTER_SECRET_FILE": str(tmp_path / "secret")}, {}, {"CLUSTER_SECRET_FILE": ""}):
+        shown = config(words, **environment)
+        assert shown.returncode == 0, shown.stderr
+        assert sorted(shown.stdout.split()) == ["n1", "n2", "n3", "spark"]
+
+
+def test_the_secret_is_readable_for_the_nodes_behind_a_directory_that_is_not(tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy"
+    deploy.mkdir()
+    script = shutil.copy(ROOT / "deploy" / "make-secret.sh", deploy)
+    (deploy / "cluster_secret").write_text("from before")
+    (deploy / "cluster_secret").chmod(0o444)
+    subprocess.run([script], check=True, capture_output=True, timeout=PATIENCE_S)
+    secret = deploy / "private" / "cluster_secret"
+    assert secret.parent.stat().st_mode & 0o777 == 0o700
+    assert secret.stat().st_mode & 0o777 == 0o444
+    assert (deploy / "cluster_secret").read_text() == secret.read_text() == "from before", (
+        "containers name the old place"
+    )
+    secret.unlink()
+    (deploy / "cluster_secret").unlink()
+    for _ in range(2):
+        subprocess.run([script], check=True, capture_output=True, timeout=PATIENCE_S)
+        made = secret.read_text()
+        assert re.fullmatch(r"[0-9a-f]{64}", made)
+    assert secret.read_text() == made, "it is made once"
+    assert "file: ${CLUSTER_SECRET_FILE:-./private/cluster_secret}" in COMPOSE_FILE.read_text(encoding="utf-8")
+
+
+def test_a_service_may_do_no_more_than_the_nodes() -> None:
+    """Each service has the rows that take rights away; the Spark job has a limit of memory too."""
+    words = compose()
+    if words is None:
+        pytest.skip("NEITHER `docker compose` NOR docker-compose IS INSTALLED: the compose file was not checked")
+    shown = subprocess.run(
+        [*words, "-f", str(COMPOSE_FILE), "--profile", "spark", "config"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    for row in ("read_only: true", "no-new-privileges:true", "- ALL", "mem_limit: ", "pids_limit: ", "max-size: "):
+        assert shown.count(row) == 4, row
+
+
+def test_the_job_takes_every_option_of_the_source_from_its_environment() -> None:
+    text = COMPOSE_FILE.read_text(encoding="utf-8")
+    listed = set(re.findall(r"^      (JETSTREAM_\w+):", text, re.MULTILINE))
+    assert listed == {variable_of(name) for name in KNOWN.values()}
+    given = {"JETSTREAM_ACCEPT_INCARNATION": "2026-01-01T00:00:00Z", "JETSTREAM_STREAM": "", "PATH": "/bin"}
+    assert options_of(given) == {
+        "servers": "nats://127.0.0.1:4222",
+        "stream": "ORDERS",
+        "maxRecordsPerTrigger": "500000",
+        "acceptIncarnation": "2026-01-01T00:00:00Z",
+    }
+    assert "stream" not in options_of({"JETSTREAM_STREAMS": "A,B"})
+    with pytest.raises(BadOptionError, match="JETSTREAM_STREEM: the source has no such option"):
+        options_of({"JETSTREAM_STREEM": "A"})
+
+
+def test_the_job_waits_for_its_stream_and_says_so(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        url = f"nats://{server.address[0]}:{server.address[1]}"
+        words = [sys.executable, str(ROOT / "deploy" / "spark_consumer.py"), "--servers", url, "--stream", "LATE"]
+        environment = {"PYTHONPATH": str(ROOT / "src"), "JETSTREAM_RETRY_TIMEOUT": "1"}
+        job = Process(words, log_path=tmp_path / "job.log", env=environment)
+        try:
+            line = job.wait_for_line("waiting for the stream LATE: ")
+            assert "does not exist" in line or "not found" in line
+            job.signal(signal.SIGTERM)
+            assert job.wait() == 0
+        finally:
+            job.kill()
 
 
 def environments() -> dict[str, dict[str, str]]:
@@ -104,7 +187,7 @@ def test_the_classic_builder_makes_the_server_without_the_stages_of_spark() -> N
     """It runs every stage above the one that is asked for."""
     text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     stages = re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE)
-    assert stages == ["build", "server", "spark-build", "spark"]
+    assert stages == ["cython", "installer", "build", "server", "spark-build", "spark"]
 
 
 def test_no_stage_that_runs_keeps_a_package_installer() -> None:
@@ -119,15 +202,71 @@ def test_compose_has_one_name_for_the_project_wherever_it_is_called() -> None:
     assert (COMPOSE_FILE.parent / ".env").read_text(encoding="utf-8") == "COMPOSE_PROJECT_NAME=jetraft\n"
 
 
-def test_every_dependency_of_the_image_has_one_version() -> None:
+def locked(name: str) -> dict[NormalizedName, tuple[str, int]]:
+    """Version, and number of hashes, of each package in a file of deploy/requirements."""
+    text = (ROOT / "deploy" / "requirements" / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    found: dict[NormalizedName, tuple[str, int]] = {}
+    for line in text.splitlines():
+        named = re.match(r"([\w.-]+)==([\w.]+) ", line)
+        assert named is not None, line
+        found[canonicalize_name(named[1])] = named[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}", line))
+    return found
+
+
+def test_every_package_of_the_images_has_one_version_and_its_hashes() -> None:
     lines = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {re.split("==", line)[0].lower() for line in lines if not line.startswith("#")}
-    listed = subprocess.run(
-        [sys.executable, str(ROOT / "deploy" / "requirements.py")], check=True, capture_output=True, text=True
-    )
-    wanted = listed.stdout.split()
-    assert {re.split("[>=]", one)[0].lower() for one in wanted} <= pinned
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if not line.startswith("#"))
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    versions = {canonicalize_name(name): version for name, version in pinned.items()}
+    server = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    source = tomllib.loads((ROOT / "src" / "pyspark-jetstream" / "pyproject.toml").read_text(encoding="utf-8"))
+    of_spark = [*source["project"]["dependencies"], *source["project"]["optional-dependencies"]["spark"]]
+    wanted = {
+        "build": server["build-system"]["requires"],
+        "server": server["project"]["dependencies"],
+        "spark": of_spark,
+    }
+    for name, requirements in wanted.items():
+        found = locked(name)
+        assert {canonicalize_name(Requirement(one).name) for one in requirements} <= found.keys()
+        for package, (version, hashes) in found.items():
+            assert hashes >= 1, package
+            assert versions.get(package, version) == version, "make requirements"
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    installs = re.findall(r"pip install ([^\n]*)", dockerfile)
+    assert all("--no-index" in line or "--require-hashes" in line for line in installs)
+
+
+def test_an_image_is_built_again_like_the_one_before(tmp_path: Path) -> None:
+    """With an engine that notes what it is asked: BASE and NO_INDEX are remembered, and a base is pinned by digest."""
+    deploy, programs = tmp_path / "deploy", tmp_path / "bin"
+    for folder in (deploy, programs):
+        folder.mkdir()
+    script = shutil.copy(ROOT / "deploy" / "build-image.sh", deploy)
+    docker = programs / "docker"
+    docker.write_text(ENGINE)
+    docker.chmod(0o755)
+
+    def build(**variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "NOTES": str(tmp_path / "notes"), **variables}
+        return subprocess.run(
+            [script, "server", "jetraft:test"], env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def asked() -> str:
+        return (tmp_path / "notes").read_text().splitlines()[-1]
+
+    none = build()
+    assert none.returncode == 1
+    assert "docs/containers.md#images" in none.stderr
+    assert not (tmp_path / "notes").exists(), "nothing was built"
+    assert build(BASE="made:here", NO_INDEX="1", LOCAL="made:here").returncode == 0
+    assert "BASE=made:here --build-arg PIP_NO_INDEX=1" in asked()
+    assert build(LOCAL="made:here").returncode == 0, "an upgrade says nothing of either"
+    assert "BASE=made:here --build-arg PIP_NO_INDEX=1" in asked()
+    assert build(BASE="python:3.12-slim", REGISTRY="1").returncode == 0
+    assert "BASE=python@sha256:0123 --build-arg PIP_NO_INDEX= " in asked()
+    assert build().returncode == 0, "no registry is asked for what has a digest"
+    assert "BASE=python@sha256:0123" in asked()
 
 
 def test_three_servers_with_the_configuration_are_a_cluster_and_show_no_secret(

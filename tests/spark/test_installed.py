@@ -41,7 +41,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The modules of the wheel under a name that `--py-files` takes; tests/packaging/test_wheel.py builds the wheel."""
+    """The modules of the wheel under a name that `--py-files` takes; tests/artefacts builds the wheel."""
     path = tmp_path_factory.mktemp("archive") / "pyspark_jetstream.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for module in (ROOT / "src" / "pyspark_jetstream").rglob("*.py"):
