@@ -302,6 +302,17 @@ class Group:
                 self.fail(error, now_ns)
             self._mark_dirty()
 
+    def renew_checkpoint(self) -> None:
+        """Checkpoint now, also where the newest one is of the same entry: a file of one is damaged."""
+        now_ns = self._clock.mono_ns()
+        if not self.turns.takes_part(now_ns) or self.turns.is_distrusted or not self.applied_index:
+            return
+        try:
+            self._checkpointer.save(self.applied_index)
+        except DISK_ERRORS as error:
+            self.fail(error, now_ns)
+        self._mark_dirty()
+
     def note_floor(self) -> None:
         """Have it written down apart from the log how far it is durable."""
         if self.failed is None:

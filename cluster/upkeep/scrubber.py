@@ -1,11 +1,13 @@
-"""Looks for bit rot in the logs of this node's replicas: one task reads blocks that no longer grow.
+"""Looks for bit rot in the logs of this node's groups, the meta group among them: one task reads their files.
 
 store/log/scrub.py says which, and how fast. A group in whose log damage is found stops, and restarter.py has it
-repaired. So there is one way to deal with damage, whatever finds it.
+repaired. So there is one way to deal with damage, whatever finds it. A damaged checkpoint needs no repair while its
+group runs: what it stands for is in memory, and another one takes its place.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
     from jetraft.store.log.scrub import ScrubStatistics
     from jetraft.store.model.clock import Clock
 
+log_ = logging.getLogger(__name__)
+
 
 class Scrubber:
-    """See the module. `groups` gives the groups of this node's replicas."""
+    """See the module. `groups` gives the groups of this node."""
 
     def __init__(
         self, *, disk: Disk, clock: Clock, groups: Callable[[], Sequence[Group]], scrub: Scrub | None = None
@@ -62,6 +66,18 @@ class Scrubber:
             self._scrub.note(target, damaged=True)
             for group in self._groups():
                 if group.group_id == target.identity.group_id and group.incarnation == target.identity.incarnation:
-                    group.fail(error, self._clock.mono_ns())
+                    self._deal_with(group, target, error)
         else:
             self._scrub.note(target, damaged=False)
+
+    def _deal_with(self, group: Group, target: Target, error: StoreCorrupt) -> None:
+        """Have the group repaired, unless its log was cut or trimmed while the file was read."""
+        log = group.log
+        now = log.upkeep.scrub_targets() if isinstance(log, FileLog) else []
+        if not any(each.path == target.path and each.last_index >= target.last_index for each in now):
+            return
+        if target.is_checkpoint:
+            log_.error("%s: %s; another checkpoint is taken", group.group_id, error)
+            group.renew_checkpoint()
+        else:
+            group.fail(error, self._clock.mono_ns())

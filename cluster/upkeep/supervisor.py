@@ -96,7 +96,7 @@ class Supervisor:
         self._scrubber = Scrubber(
             disk=ports.disk,
             clock=ports.clock,
-            groups=lambda: [replica.group for replica in self._replicas()],
+            groups=self._groups,
             scrub=Scrub(period_ns=setting.scrub_period_ns or PERIOD_NS, bytes_per_s_max=setting.scrub_bytes_per_s),
         )
         self._compactor = Compactor(

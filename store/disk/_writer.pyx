@@ -10,7 +10,7 @@ import errno
 import os
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EDQUOT, EINTR, EIO, ENOSPC, errno as c_errno
+from libc.errno cimport EDQUOT, EINTR, EIO, ENOENT, ENOSPC, errno as c_errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from posix.types cimport off_t
@@ -164,6 +164,8 @@ cdef int _perform(Op *op, Work *work) noexcept nogil:
         result = c_rename(op.path, op.new_path)
     else:
         result = c_unlink(op.path)
+        if result and c_errno == ENOENT:
+            return 0
     return 0 if result == 0 else c_errno
 
 
@@ -299,7 +301,7 @@ cdef class Batch:
         op.new_path = new
 
     def unlink(self, bytes path):
-        """Remove a file."""
+        """Remove a file. One that is gone already is no error."""
         cdef Op *op = self._add(OP_UNLINK, -1)
         self._kept.append(path)
         op.path = path

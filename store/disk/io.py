@@ -85,7 +85,7 @@ class Batch(Protocol):
         ...
 
     def unlink(self, path: bytes) -> None:
-        """Remove a name."""
+        """Remove a name. One that is gone already is no error: it was to go, and no data is lost by that."""
         ...
 
 

@@ -10,6 +10,7 @@ A group's directory:
 
     log-<generation>/                  the ledger has the current generation; a snapshot install makes the next one
         <first index>-<serial>.blk     blocks: a head, then frames and marks
+        <first index>-<serial>.parity  of a compacted block: store/blocks/parity.py
         <index>.ckpt                   checkpoints of the state machine, a small file each
         faulty                         damaged entries that are not repaired yet, a small file
         erase                          frames that are being overwritten, a small file
@@ -147,6 +148,7 @@ class FileKind(enum.IntEnum):
     ERASE = 6
     KEY = 7
     SEALED_CHECKPOINT = 8
+    PARITY = 9
 
 
 _MAGIC: Final = b"jetraft\n"
@@ -271,6 +273,7 @@ DAMAGED_ENTRIES_NAME: Final = "faulty"
 ERASE_NAME: Final = "erase"
 QUARANTINE_NAME: Final = "quarantine"
 BLOCK_SUFFIX: Final = ".blk"
+PARITY_SUFFIX: Final = ".parity"
 CHECKPOINT_SUFFIX: Final = ".ckpt"
 GENERATION_PREFIX: Final = "log-"
 
@@ -278,6 +281,11 @@ GENERATION_PREFIX: Final = "log-"
 def block_name(head: BlockHead) -> str:
     """The file name of a block."""
     return f"{head.first_index:020d}-{head.serial:08d}{BLOCK_SUFFIX}"
+
+
+def parity_name(name: str) -> str:
+    """The file name of the parity of a block (store/blocks/parity.py)."""
+    return name.removesuffix(BLOCK_SUFFIX) + PARITY_SUFFIX
 
 
 def checkpoint_name(index: int) -> str:

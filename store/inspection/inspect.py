@@ -148,7 +148,7 @@ def inspect(path: Path, key: bytes | None = None) -> StoreView:
         root = path.parent.parent
         has_ledger = any((root / name).exists() for name in ledger.NAMES)  # not beside a copy of a group's directory
         state = _ledger(root, damage).groups.get(_key_of(path)) if has_ledger else None
-        group = _inspect_group(path, secrets, state)
+        group = _inspect_group(path, secrets, state, has_ledger=has_ledger)
         return StoreView(path=str(path), identity={}, groups=(group,), damage=tuple(damage))
     raise NotAStoreError(f"{path}: neither a store directory nor a group's")
 
@@ -163,7 +163,10 @@ def _inspect_node(root: Path, secrets: Secrets | None) -> StoreView:
         damage.append(f"{ledger.NAMES[0]}: has no record of the directory's owner")
     paths = sorted(entry for entry in (root / GROUPS_NAME).iterdir() if entry.is_dir())
     paths = [entry for entry in paths if not entry.name.endswith(TMP_SUFFIX)]
-    groups = tuple(_inspect_group(entry, secrets, state.groups.get(_key_of(entry))) for entry in paths)
+    has_ledger = bool(state.groups or state.values)
+    groups = tuple(
+        _inspect_group(entry, secrets, state.groups.get(_key_of(entry)), has_ledger=has_ledger) for entry in paths
+    )
     known = set(map(_key_of, paths))
     for key, group in sorted(state.groups.items()):
         if group.expects_files and key not in known:
@@ -248,7 +251,7 @@ class _Findings:
     sealed: SealedParts = attrs.Factory(SealedParts)
 
 
-def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None) -> GroupView:
+def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None, *, has_ledger: bool) -> GroupView:
     found = _Findings()
     names = _names(path)
     generations = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
@@ -266,11 +269,16 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         found.damage += ["no file has a sound owner"] if has_files else []
         group_id, incarnation = _key_of(path)
         identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=incarnation)
+    is_unknown = state is None or not state.memory_lost
+    if has_ledger and is_unknown and (older := legacy.outdated(_Files(), path, identity, state, is_alone=False)):
+        found.damage.append(f"both copies of the ledger are older than the log: {older}")
     log = path / generation
     log_names = _names(log) if generation else []
     found.notes += [f"{name}: unfinished" for name in (*names, *log_names) if name.endswith(TMP_SUFFIX)]
     found.sealed = look({name: _read(path / name) for name in KEY_NAMES if name in names}, identity, secrets)
     found.damage += found.sealed.damage
+    if found.sealed.is_encrypted and log_names:  # the key has two copies before the log has a file
+        found.damage += [f"{name}: is missing" for name in KEY_NAMES if name not in names]
     found.notes += found.sealed.notes
     expected = _expected(log, log_names, identity, state, found)
     checkpoints = _checkpoints(log, log_names, identity, expected, found)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from jetraft.store.disk.files import TMP_SUFFIX, read_file
+from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Disk
 from jetraft.store.frames._frame import find_mark, scan
 from jetraft.store.frames.format import (
@@ -22,15 +22,19 @@ from jetraft.store.frames.format import (
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
     GENERATION_PREFIX,
+    MARK_BYTES,
     BlockHead,
     FileKind,
     Identity,
     block_name,
+    checkpoint_name,
+    generation_name,
     serial_of,
     unpack_block_head,
     unpack_envelope,
 )
 from jetraft.store.ledger.expected import Expected
+from jetraft.store.ledger.ledger_records import GroupState
 from jetraft.store.model import index_ranges
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreNewer, StoreRefused
@@ -69,7 +73,7 @@ class DiskFiles:
 
     def content(self, path: Path) -> bytes:
         """See Files."""
-        return read_file(self.disk, path)
+        return read_readable(self.disk, path)
 
 
 def is_of_format_2(files: Files, group: Path) -> bool:
@@ -82,6 +86,62 @@ def newest_generation(files: Files, group: Path) -> int | None:
     names = [name for name in files.names(group) if name.startswith(GENERATION_PREFIX)]
     numbers = [name.removeprefix(GENERATION_PREFIX) for name in names if not name.endswith(TMP_SUFFIX)]
     return max((int(number) for number in numbers if number.isdigit()), default=None)
+
+
+def outdated(files: Files, group: Path, identity: Identity, state: GroupState | None, *, is_alone: bool) -> str:
+    """What shows that both copies of the ledger are older than a log, as when they were put back; empty if nothing.
+
+    - It records a block before the second batch is written to it. So an unrecorded block has at most one mark.
+    - A group that it does not know has at most one batch, which was never acknowledged. With `is_alone` it counts
+      all the same: the only member may keep what was not acknowledged, and must not lose what may have been.
+    - It records a checkpoint before the older one is removed. So a recorded one is there while a newer one is not.
+    """
+    if is_of_format_2(files, group):
+        return ""
+    generation = newest_generation(files, group) if state is None else state.generation
+    log = group / generation_name(generation or 1)
+    names = files.names(log)
+    newest = max((block.serial for block in state.births), default=0) if state is not None else 0
+    for name in names:
+        if serial_of(name) > newest:
+            data = files.content(log / name)
+            try:
+                head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
+            except (StoreCorrupt, StoreRefused):
+                continue
+            if state is None and is_alone and _has_entry(data, head, identity):
+                return f"{name}: has entries, and the ledger does not know the group"
+            if _is_in_use(data, head, identity):
+                return f"{name}: is in use, and the ledger does not know it"
+    known = [] if state is None else [point.log_index for point in state.checkpoints]
+    gone = [index for index in known if index and checkpoint_name(index) not in names]
+    if known and gone and any(_index_of(name) > max(known) for name in names):
+        return f"{checkpoint_name(gone[0])}: was replaced by a newer checkpoint, which the ledger does not know"
+    return ""
+
+
+def _has_entry(data: bytes, head: BlockHead, identity: Identity) -> bool:
+    walk = scan(
+        data,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=identity.incarnation,
+        next_index=head.first_index,
+        term=head.boundary_term,
+        last_index=head.first_index,
+    )
+    return bool(walk.offsets)
+
+
+def _is_in_use(data: bytes, head: BlockHead, identity: Identity) -> bool:
+    first = find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=identity.incarnation, tag=head.tag)
+    after = first + MARK_BYTES
+    return first >= 0 and find_mark(data, offset=after, incarnation=identity.incarnation, tag=head.tag) >= 0
+
+
+def _index_of(name: str) -> int:
+    """The index in the file name of a checkpoint; 0 for other names."""
+    index = name.removesuffix(CHECKPOINT_SUFFIX)
+    return int(index) if name.endswith(CHECKPOINT_SUFFIX) and index.isdigit() else 0
 
 
 def hard_state_of(files: Files, group: Path, identity: Identity) -> HardState:

@@ -9,12 +9,14 @@ or the sound block. Every opening finds the damage again in the bytes; the mark 
 Source: Protocol-Aware Recovery (FAST'18).
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
+from jetraft.store.blocks import parity
 from jetraft.store.blocks.builder import BlockBuilder
 from jetraft.store.blocks.damage_scan import is_in
 from jetraft.store.disk.files import read_readable, replace_file
-from jetraft.store.frames._frame import parse_header, verify
+from jetraft.store.frames._frame import parse_header, scan, verify
 from jetraft.store.frames.format import (
     BLOCK_HEAD_BYTES,
     DAMAGED_ENTRIES_NAME,
@@ -26,12 +28,16 @@ from jetraft.store.frames.format import (
     block_name,
     pack_block_head,
     pack_envelope,
+    parity_name,
+    unpack_block_head,
     unpack_envelope,
 )
 from jetraft.store.log.recovery import FoundBlock
 from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.model import index_ranges
-from jetraft.store.port import StoreCorrupt
+from jetraft.store.port import StoreCorrupt, StoreRefused
+
+log_ = logging.getLogger(__name__)
 
 
 def pack(ranges: index_ranges.Ranges, identity: Identity) -> bytes:
@@ -76,6 +82,51 @@ def quarantine(place: LogPlace, blocks: tuple[FoundBlock, ...]) -> None:
             copy = f"{name}.{start}-{end}"
             if copy not in known and data[start:end]:
                 replace_file(place.disk, directory / copy, data[start:end])
+
+
+def mend(place: LogPlace, damaged: Sequence[FoundBlock]) -> int:
+    """Restore damaged blocks from their parity, durably; returns how many. Blocking. Raises OSError.
+
+    A block that comes out otherwise than whole stays as it is.
+    """
+    names = place.disk.list_directory(place.log) if damaged else []
+    done = 0
+    for item in damaged:
+        path = place.log / block_name(item.head)
+        if parity_name(path.name) not in names or not item.is_there or item.is_newest:
+            continue
+        ranges = [(gap.start, gap.end) for gap in item.gaps] + [(0, BLOCK_HEAD_BYTES)] * item.head_damaged
+        data = read_readable(place.disk, path)
+        try:
+            parity_file = read_readable(place.disk, place.log / parity_name(path.name))
+            whole = parity.mended(data, parity_file, place.identity, ranges)
+        except (StoreCorrupt, StoreRefused) as error:
+            log_.warning("%s: its parity is of no use: %s", path, error)
+            continue
+        if whole is not None and _is_whole(whole, item, place.identity):
+            replace_file(place.disk, path, whole)
+            log_.warning("%s: damaged bytes were restored from the parity of the block", path)
+            done += 1
+    return done
+
+
+def _is_whole(data: bytes, item: FoundBlock, identity: Identity) -> bool:
+    """Whether these bytes are the block, up to its last entry."""
+    head = item.head
+    try:
+        if unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what="a block with its parity") != head:
+            return False
+    except (StoreCorrupt, StoreRefused):
+        return False
+    walk = scan(
+        data,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=identity.incarnation,
+        next_index=head.first_index,
+        term=head.boundary_term,
+        last_index=item.block.last_index,
+    )
+    return walk.next_index == item.block.last_index + 1
 
 
 def repair_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -> None:

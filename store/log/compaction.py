@@ -27,6 +27,7 @@ from typing import Final
 
 import attrs
 
+from jetraft.store.blocks import parity
 from jetraft.store.blocks.builder import BlockBuilder
 from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Batch, Disk
@@ -43,6 +44,7 @@ from jetraft.store.frames.format import (
     BlockHead,
     Kind,
     pack_block_head,
+    parity_name,
 )
 from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.port import StoreCorrupt
@@ -162,6 +164,7 @@ def compact(place: LogPlace, source: Source, live: Live, *, compressed: bool = F
     written = pack_block_head(source.head, place.identity) + builder.take()
     tmp = tmp_path(source.path)
     write_aside(place.disk, tmp, written)
+    write_aside(place.disk, tmp_path(parity_path(source.path)), parity.pack(written, place.identity))
     walk = scan(
         written,
         offset=BLOCK_HEAD_BYTES,
@@ -205,6 +208,11 @@ def _thinned(frame: bytes, seqs: "array[int]", *, what: str) -> bytes:
     return whole if small is None else small
 
 
+def parity_path(path: Path) -> Path:
+    """The parity of a block."""
+    return path.with_name(parity_name(path.name))
+
+
 def tmp_path(path: Path) -> Path:
     """The temporary name of the new file of a block."""
     return path.with_name(path.name + TMP_SUFFIX)
@@ -229,14 +237,15 @@ def write_aside(disk: Disk, tmp: Path, data: bytes) -> None:
 
 def discard(disk: Disk, path: Path) -> None:
     """Remove the new file of a block that is no longer wanted. Blocking."""
-    if tmp_path(path).name in disk.list_directory(path.parent):
-        batch = disk.batch()
-        batch.unlink(bytes(tmp_path(path)))
-        disk.perform(batch)
+    batch = disk.batch()
+    batch.unlink(bytes(tmp_path(path)))
+    batch.unlink(bytes(tmp_path(parity_path(path))))
+    disk.perform(batch)
 
 
 def replacing(disk: Disk, path: Path) -> Batch:
-    """The batch that renames the new file of a block over the old one."""
+    """The batch that renames the new file of a block, and its parity, over the old ones."""
     batch = disk.batch()
+    batch.rename(bytes(tmp_path(parity_path(path))), bytes(parity_path(path)))  # of either file it proves what it may
     batch.rename(bytes(tmp_path(path)), bytes(path))
     return batch

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 
+from jetraft.store.disk.files import readable
 from jetraft.store.disk.io import Disk, sync_directory
 from jetraft.store.frames._frame import find_mark, parse_header, resummed, scan, verify
 from jetraft.store.frames.format import (
@@ -34,6 +35,7 @@ from jetraft.store.frames.format import (
     FileKind,
     Identity,
     pack_envelope,
+    parity_name,
     unpack_envelope,
 )
 from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
@@ -100,8 +102,8 @@ def unpack(data: bytes, identity: Identity, *, what: str) -> list[Rewrite]:
 def finish(disk: Disk, journal: Path, data: bytes, identity: Identity) -> int:
     """Repeat the writes of a journal that a crash left, and remove it; returns how many frames it rewrote. Blocking.
 
-    A journal that cannot be read is removed with a warning: recovery finds frames that are torn. Raises StoreNewer for
-    a journal of a newer server.
+    A journal that cannot be read is removed with a warning: recovery finds frames that are torn. A block of which some
+    bytes cannot be read is written to all the same. Raises StoreNewer for a journal of a newer server.
     """
     try:
         rewrites = unpack(data, identity, what=str(journal))
@@ -110,6 +112,10 @@ def finish(disk: Disk, journal: Path, data: bytes, identity: Identity) -> int:
     except (StoreCorrupt, StoreRefused) as error:  # it was complete when it got this name: it is damaged
         log.warning("an erasure journal cannot be read, its erasures are not repeated: %s", error)
         rewrites = []
+    batch = disk.batch()
+    for name in dict.fromkeys(item.name for item in rewrites):
+        batch.unlink(bytes(journal.with_name(parity_name(name))))
+    disk.perform(batch)
     sync_directory(disk, journal.parent)
     present = disk.list_directory(journal.parent)
     done = 0
@@ -127,7 +133,7 @@ def _finish_block(disk: Disk, path: Path, rewrites: Sequence[Rewrite], incarnati
     fd = disk.open_file(path)
     done = 0
     try:
-        block = bytearray(disk.read(fd, disk.size(fd), 0))
+        block = bytearray(readable(disk, fd))  # what cannot be read is damage: recovery finds it, here it is in the way
         for rewrite in rewrites:
             if not _belongs(block, rewrite, path, incarnation):
                 log.warning("%s: another frame at byte %d than the journal has; not erased again", path, rewrite.offset)

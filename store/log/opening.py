@@ -15,19 +15,16 @@ import attrs
 
 from jetraft.store.blocks.block import block_list, entry_of
 from jetraft.store.blocks.cache import BlockCache
-from jetraft.store.disk.files import TMP_SUFFIX, read_file
+from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Disk, sync_directory
-from jetraft.store.frames._frame import find_mark, make_mark
+from jetraft.store.frames._frame import make_mark
 from jetraft.store.frames.format import (
-    BLOCK_HEAD_BYTES,
     ERASE_NAME,
     GENERATION_PREFIX,
     MARK_BYTES,
     Identity,
     block_name,
     generation_name,
-    serial_of,
-    unpack_block_head,
 )
 from jetraft.store.frames.keyring import is_unfinished, unlock
 from jetraft.store.ledger import ledger_records, legacy
@@ -40,7 +37,7 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import FoundBlock, Recovered, RecoveryReport, is_end_damaged, ranges_of, recover
 from jetraft.store.log.start import DEFAULT_OPTIONS, LogOptions, LogStart
 from jetraft.store.log.write_queue import BlockFile, LogPlace
-from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreFailed, StoreRefused
+from jetraft.store.port import HardState, HardStateLost, StoreFailed
 
 log_ = logging.getLogger(__name__)
 
@@ -91,7 +88,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         raise StoreFailed(f"{group}: a write to the ledger has failed, so its records of this log are uncertain")
     if installed is None and is_new(ledger, group, identity, options):
         return _new_log(ledger, group, identity, cache, options)
-    known = _known(ledger, group, identity, installed)
+    known = _known(ledger, group, identity, installed, is_alone=options.accept_lost_hard_state)
     noted_index = known.expected.floor_index
     if options.end_index > noted_index:
         known = attrs.evolve(known, expected=attrs.evolve(known.expected, floor_index=options.end_index))
@@ -108,6 +105,9 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     recovered = recover(disk, place.log, identity, options.mode, known.expected)
     damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
     block_repair.quarantine(place, damaged)
+    if block_repair.mend(place, damaged):
+        recovered = recover(disk, place.log, identity, options.mode, known.expected)
+        damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
     block_repair.write_mark(place, ranges_of(damaged))
     # After the quarantine has a copy of what is damaged: this removes files.
     _tidy(place, recovered, is_installed=installed is not None)
@@ -164,14 +164,14 @@ def _log_of(place: LogPlace, options: LogOptions, start: LogStart, reader: Frame
 def _made_ready(place: LogPlace, known: _Known, options: LogOptions, *, is_installed: bool) -> tuple[Path, ...]:
     """Prepare the directory to be read; returns the directories whose names the first batch must sync."""
     if known.state is _NOTHING and not is_installed:
-        _set_aside_unrecorded(place)
+        _set_aside_unrecorded(place)  # no entry was ever whole in it
     made = _made_directories(place)
     if options.distrust_cache:
         _forget_cached(place)
     # Before anything is read: the journal completes an overwrite that a crash has torn.
     if ERASE_NAME in place.disk.list_directory(place.log):
         journal = place.log / ERASE_NAME
-        erasure.finish(place.disk, journal, read_file(place.disk, journal), place.identity)
+        erasure.finish(place.disk, journal, read_readable(place.disk, journal), place.identity)
     if not known.state.births:
         made |= {place.group.parent, place.group}  # made, and not synced, by an earlier process that was killed
     return tuple(sorted(made))
@@ -225,12 +225,20 @@ def _open_again(
     return open_log(place.ledger, place.group, place.identity, cache, options, installed=installed)
 
 
-def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupState | None) -> _Known:
+def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupState | None, *, is_alone: bool) -> _Known:
     """The state of the group: from `installed`, else from the ledger, else from the files of an older format."""
     disk = ledger.disk
     state = installed or ledger.state((identity.group_id, identity.incarnation)) or _NOTHING
-    if _is_outdated(disk, group, identity, state):
-        log_.error("%s: the log has blocks in use that the ledger lacks: both copies of the ledger are outdated", group)
+    older, recorded = "", None if state is _NOTHING else state
+    if installed is None:
+        older = legacy.outdated(legacy.DiskFiles(disk), group, identity, recorded, is_alone=is_alone)
+    if older:
+        log_.error(
+            "%s: both copies of the ledger are older than this log, so its files count (%s). If they come from a "
+            "backup, put the whole store back, or let the node begin without one; `jetraft verify` names such logs",
+            group,
+            older,
+        )
         state = attrs.evolve(state, memory_lost=True)
     if state.hard_state is not None and not state.memory_lost:
         return _Known(state=state, expected=Expected.of(state), hard_state=state.hard_state)
@@ -267,27 +275,6 @@ def _identities(known: _Known, recovered: Recovered) -> tuple[Point, ...]:
     if is_recorded:
         found += [*known.state.checkpoints, known.state.floor]
     return tuple(point for point in found if point.term)
-
-
-def _is_outdated(disk: Disk, group: Path, identity: Identity, state: GroupState) -> bool:
-    """Whether a block that the ledger lacks was in use: then both copies of the ledger are outdated.
-
-    The ledger records a block before the second batch is written to it. So an unrecorded block has at most one mark.
-    """
-    log = group / generation_name(state.generation)
-    newest = max((block.serial for block in state.births), default=0)
-    for name in disk.list_directory(log):
-        if state.births and serial_of(name) > newest:
-            data = read_file(disk, log / name)
-            try:
-                head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
-            except (StoreCorrupt, StoreRefused):
-                continue
-            first = find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=identity.incarnation, tag=head.tag)
-            after = first + MARK_BYTES
-            if first >= 0 and find_mark(data, offset=after, incarnation=identity.incarnation, tag=head.tag) >= 0:
-                return True
-    return False
 
 
 def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) -> GroupState:

@@ -38,11 +38,13 @@ from jetraft.store.frames.format import (
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
     MARK_BYTES,
+    PARITY_SUFFIX,
     BlockHead,
     Identity,
     Stop,
     block_name,
     checkpoint_name,
+    parity_name,
     serial_of,
     unpack_block_head,
 )
@@ -124,6 +126,8 @@ def recover(disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode,
     names = disk.list_directory(directory)
     wanted = {block_name(head) for head in expected.heads} | set(map(checkpoint_name, expected.checkpoints))
     remove = [name for name in names if name.endswith(TMP_SUFFIX) or (_is_ours(name) and name not in wanted)]
+    parities = set(map(parity_name, wanted))
+    remove += [name for name in names if name.endswith(PARITY_SUFFIX) and name not in parities]
     _check_gaps(directory, expected)
     reading = _Reading(disk=disk, directory=directory, identity=identity, mode=mode, expected=expected)
     found, scanned, marked = _scan_all(reading, names)

@@ -5,6 +5,7 @@ founding checkpoint of a log has members and no state. It has no file, because t
 checkpoint like any other.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -15,6 +16,8 @@ from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.frames.format import checkpoint_name
 from jetraft.store.log.write_queue import LogPlace, WriteQueue
 from jetraft.store.port import Checkpoint
+
+log_ = logging.getLogger(__name__)
 
 
 class RetainedCheckpoints:
@@ -70,6 +73,13 @@ class RetainedCheckpoints:
         assert self._unwritten is None
         self._indexes.clear()
 
+    @property
+    def durable(self) -> tuple[int, ...]:
+        """The indexes of those that have a file, ascending."""
+        unwritten = None if self._unwritten is None else self._unwritten.index
+        without_file = {unwritten} if self._founding is None else {unwritten, 0}
+        return tuple(index for index in self._indexes if index not in without_file)
+
     def written(self, checkpoint: Checkpoint) -> None:
         """Note that a checkpoint is on disk."""
         if checkpoint is self._unwritten:
@@ -100,9 +110,13 @@ def _newest_of(place: LogPlace, indexes: Sequence[int], founding: Checkpoint | N
     failures: list[Exception] = []
     for index in indexes:
         try:
-            return founding if index == 0 and founding is not None else _read(place, index)
+            found = founding if index == 0 and founding is not None else _read(place, index)
         except FAILURES as error:
             failures.append(error)
+            continue
+        if failures:
+            log_.error("%s; the checkpoint before it, at entry %d, is used", "; ".join(map(str, failures)), index)
+        return found
     if failures:
         raise verdict(failures)
     return None

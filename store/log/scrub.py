@@ -1,18 +1,21 @@
-"""Verifies every block that no longer grows once in a period, to find bit rot while another member has the bytes.
+"""Verifies every block and checkpoint once in a period, to find bit rot while another member has the bytes.
+
+Of a block that grows, what is durable is verified.
 
 `Scrub` is pure planning: it says which block is next, and how long to rest after it, so that reads are spread evenly
 over the period and stay below a rate. Blocks are taken in the order of the logs. Verified blocks are remembered by
 path, so blocks may appear and disappear during a round. `verify` is the blocking read.
 """
 
-import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from jetraft.store.disk.copies import DAMAGE_ERRNOS
 from jetraft.store.disk.io import Disk
+from jetraft.store.frames import checkpoint as checkpoint_file
 from jetraft.store.frames._frame import scan
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity, unpack_block_head
 from jetraft.store.model.clock import NS_PER_S
@@ -25,13 +28,14 @@ BYTES_PER_S_MAX: Final = 32 << 20  # a twentieth of what one SATA disk reads: pu
 
 @attrs.frozen(kw_only=True, slots=True)
 class Target:
-    """A block that no longer grows, and the entries that must be in it."""
+    """A block, and the entries that must be in it; or a checkpoint, and the entry that it is of."""
 
     path: Path
     identity: Identity
     first_index: int
     last_index: int
     size: int  # bytes used
+    is_checkpoint: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -91,17 +95,20 @@ class Scrub:
 
 
 def verify(disk: Disk, target: Target) -> None:
-    """Read a block from the device and check every frame. Raises StoreCorrupt, or OSError when it is gone. Blocking."""
+    """Read a file from the device and check all of it. Raises StoreCorrupt, or OSError when it is gone. Blocking."""
     fd = disk.open_file(target.path)
     try:
         disk.forget_cached(fd)
         data = disk.read(fd, disk.size(fd), 0)
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in DAMAGE_ERRNOS:
             raise
         raise StoreCorrupt(f"{target.path}: cannot be read: {error}") from error
     finally:
         disk.close_file(fd)
+    if target.is_checkpoint:
+        checkpoint_file.unpack(data, target.identity, what=str(target.path), index=target.last_index)
+        return
     head = unpack_block_head(data[:BLOCK_HEAD_BYTES], target.identity, what=str(target.path))
     walk = scan(
         data,

@@ -14,7 +14,7 @@ from typing import Final
 from jetraft.store.blocks.block import Block, BlockList
 from jetraft.store.disk.space import affordable_block_bytes
 from jetraft.store.frames.cipher import SEAL_BYTES
-from jetraft.store.frames.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, parity_name
 from jetraft.store.log.frame_reader import CACHED_KINDS, FrameReader
 from jetraft.store.log.start import BLOCK_GROWTH, LogOptions
 from jetraft.store.log.state import LogState
@@ -127,6 +127,8 @@ class LogTail:
         # A block whose creation still waits has no file.
         if not any(segment.create for segment in segments):
             queue.unlink.append(file.path)
+            if block.indexes is not None:
+                queue.unlink.append(file.path.with_name(parity_name(file.path.name)))
         if file.fd is not None:
             queue.close.append(file.fd)
             file.fd = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from jetraft.store.blocks.block import Block, BlockList
+from jetraft.store.frames.format import checkpoint_name
 from jetraft.store.log import erasure
 from jetraft.store.log.compaction import Compacted, Source, replacing
 from jetraft.store.log.damage import Damage
@@ -174,17 +175,36 @@ class BlockUpkeep:
         return block if is_at_rest else None
 
     def scrub_targets(self) -> list[Target]:
-        """The blocks to scrub: full, on disk, not being overwritten, and without damage that is known."""
+        """What to scrub: blocks that are not being overwritten and have no damage that is known, and checkpoints.
+
+        Of the block that grows, the entries that are durable.
+        """
         rewriting = {number for queue in self._durability.unwritten() for number, _ in queue.rewrites}
-        return [
+        place, durable_index = self._state.place, self._durability.durable_index
+        checkpoints = [
             Target(
-                path=self._reader.files[block.number].path,
-                identity=self._state.place.identity,
-                first_index=block.first_index,
-                last_index=block.last_index,
-                size=block.used,
+                path=place.log / checkpoint_name(index),
+                identity=place.identity,
+                first_index=index,
+                last_index=index,
+                size=0,
+                is_checkpoint=True,
             )
-            for block in self._blocks
-            if block is not self._state.growing and block.last_seq != MAX_SEQ and block.number not in rewriting
-            if block.last_index <= self._durability.durable_index and not self._damage.is_in(block)
+            for index in self._checkpoints.durable
+        ]
+        return [
+            *(
+                Target(
+                    path=self._reader.files[block.number].path,
+                    identity=place.identity,
+                    first_index=block.first_index,
+                    last_index=min(block.last_index, durable_index),
+                    size=block.used,
+                )
+                for block in self._blocks
+                if block.last_seq != MAX_SEQ and block.number not in rewriting and block.first_index <= durable_index
+                if (block is self._state.growing or block.last_index <= durable_index) and not self._damage.is_in(block)
+                if self._reader.files[block.number].written or block is not self._state.growing
+            ),
+            *checkpoints,
         ]

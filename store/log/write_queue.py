@@ -44,6 +44,7 @@ from jetraft.store.frames.format import (
     block_name,
     checkpoint_name,
     pack_block_head,
+    parity_name,
 )
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger import Ledger
@@ -354,6 +355,8 @@ def _add_rewrites(batch: Batch, write_queue: WriteQueue, place: LogPlace, log_fd
         batch.sync_data(growing)
     # The journal is durable, name included, before a byte of a block changes: an opening completes it.
     _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
+    for name in dict.fromkeys(rewrite.name for rewrite in rewrites):  # it holds what is about to be erased
+        batch.unlink(bytes(place.log / parity_name(name)))
     batch.sync(log_fd)
     for rewrite, item in zip(rewrites, write_queue.rewrites.values(), strict=True):
         fd = item.file.fd

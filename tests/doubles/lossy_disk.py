@@ -7,12 +7,13 @@ come between any two. Faults can be ordered for any kind of operation.
 import errno as errors
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from jetraft.store.disk.io import Batch, DiskSize, Done
-from tests.doubles.lossy_tree import LossyDirectory, LossyFile, LossyNode
+from tests.doubles.lossy_tree import SECTOR_BYTES, LossyDirectory, LossyFile, LossyNode
 
 FREE_BYTES: Final = 1 << 40  # where nobody says how much room there is
 
@@ -158,7 +159,12 @@ class LossyDisk:
     def read(self, fd: int, size: int, offset: int) -> bytes:
         """See Disk."""
         self._raise_fault("read")
-        return bytes(self._file(fd).data[offset : offset + size])
+        file = self._file(fd)
+        if file.unreadable and any(
+            offset < (at + 1) * SECTOR_BYTES and at * SECTOR_BYTES < offset + size for at in file.unreadable
+        ):
+            raise OSError(errors.EIO, "read: a sector cannot be read")
+        return bytes(file.data[offset : offset + size])
 
     def forget_cached(self, fd: int) -> None:
         """See Disk."""
@@ -277,6 +283,27 @@ class LossyDisk:
         file.sync()
         del file.durable[size:], file.data[size:]
 
+    def make_unreadable(self, path: Path, offset: int) -> None:
+        """Let every read that touches this sector of a file fail, until the sector is written again."""
+        file = self._directory(path.parent).names[path.name]
+        assert isinstance(file, LossyFile)
+        file.unreadable.add(offset // SECTOR_BYTES)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Put another file in the place of one, as an operator does."""
+        file = LossyFile(data=bytearray(content), durable=bytearray(content))
+        directory = self._directory(path.parent)
+        directory.set(path.name, file)
+        directory.sync()
+
+    def create(self, path: Path) -> None:
+        """Make an empty file, as a process that was killed has left it."""
+        self.replace(path, b"")
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file, as an operator does."""
+        self._directory(path.parent).remove(path.name)
+
     def read_whole(self, path: Path) -> bytes:
         """A file as readers see it."""
         file = self._directory(path.parent).names[path.name]
@@ -338,7 +365,8 @@ class LossyDisk:
             source.move(old.name, target, new.name)
 
     def _do_unlink(self, path: Path) -> None:
-        self._directory(path.parent).remove(path.name)
+        with suppress(FileNotFoundError):  # gone already
+            self._directory(path.parent).remove(path.name)
 
     def _raise_fault(self, name: str) -> None:
         errno = self._faults.pop(name, None) or self._lasting_faults.get(name)

@@ -22,6 +22,7 @@ class LossyFile:
     data: bytearray = attrs.field(factory=bytearray)
     durable: bytearray = attrs.field(factory=bytearray)
     pending: list[tuple[int, bytes | None]] = attrs.field(factory=list)  # (offset, bytes), or (size, None)
+    unreadable: set[int] = attrs.field(factory=set)  # sectors that the device cannot read
 
     def apply(self, target: bytearray, offset: int, piece: bytes | None) -> None:
         """Change bytes as a write (or, with None, a change of size to `offset`) does."""
@@ -35,6 +36,8 @@ class LossyFile:
     def change(self, offset: int, piece: bytes | None) -> None:
         """Write, or change the size; readers see it at once."""
         self.apply(self.data, offset, piece)
+        if piece is not None and self.unreadable:
+            self.unreadable -= set(range(-(-offset // SECTOR_BYTES), (offset + len(piece)) // SECTOR_BYTES))
         self.pending.append((offset, piece))
 
     def sync(self) -> None:

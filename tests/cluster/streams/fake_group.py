@@ -27,6 +27,10 @@ class FakeGroup:
     incarnation: int = 7
     members: tuple[NodeId, ...] = (A, B)
     failed: Exception | None = None
+    checkpoints_renewed: int = 0
+
+    def renew_checkpoint(self) -> None:
+        self.checkpoints_renewed += 1
 
     def fail(self, error: Exception, _now_ns: int) -> None:
         self.failed = error

@@ -41,7 +41,7 @@ async def test_bit_rot_in_a_block_at_rest_stops_the_group(tmp_path: Path, autoju
         await scrub.noted.wait()
         assert group.failed is None
 
-        (target,) = log.upkeep.scrub_targets()
+        target, _ = log.upkeep.scrub_targets()
         data = bytearray(target.path.read_bytes())
         data[BLOCK_HEAD_BYTES + 60] ^= 1
         target.path.write_bytes(data)
@@ -51,5 +51,31 @@ async def test_bit_rot_in_a_block_at_rest_stops_the_group(tmp_path: Path, autoju
 
     assert isinstance(group.failed, StoreCorrupt)
     assert scrubber.statistics().blocks_damaged == 1
+    log.close()
+    writer.stop()
+
+
+async def test_a_damaged_checkpoint_is_replaced_and_the_group_goes_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    writer = Writer(1)
+    log = sealed_log(tmp_path, writer)
+    log.save_checkpoint(2, 1, b"members", b"state")
+    log.submit()
+    while log.durable_token < log.token():
+        writer.drain()
+    group = FakeGroup(log)
+    scrub = NotingScrub(period_ns=NS_PER_S)
+    groups: Any = lambda: [group]  # noqa: E731  (typed for what a real group is)
+    scrubber = Scrubber(disk=LocalDisk(writer), clock=ManualClock(), scrub=scrub, groups=groups)
+    (path,) = (target.path for target in log.upkeep.scrub_targets() if target.is_checkpoint)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scrubber.run)
+        while not group.checkpoints_renewed:
+            await scrub.noted.wait()
+        nursery.cancel_scope.cancel()
+    assert group.failed is None
     log.close()
     writer.stop()

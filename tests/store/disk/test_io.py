@@ -162,8 +162,18 @@ def test_batch_stops_at_the_first_failure(tmp_path: Path, writer: Writer, disk: 
 
 def test_performed_batch_raises(tmp_path: Path, disk: LocalDisk) -> None:
     batch = disk.batch()
+    batch.rename(bytes(tmp_path / "missing"), bytes(tmp_path / "other"))
+    with pytest.raises(FileNotFoundError, match="rename"):
+        disk.perform(batch)
+
+
+def test_a_file_that_is_gone_already_is_removed_without_an_error(tmp_path: Path, disk: LocalDisk) -> None:
+    batch = disk.batch()
     batch.unlink(bytes(tmp_path / "missing"))
-    with pytest.raises(FileNotFoundError, match="unlink"):
+    disk.perform(batch)
+    batch = disk.batch()
+    batch.unlink(bytes(tmp_path))
+    with pytest.raises(OSError, match="unlink"):
         disk.perform(batch)
 
 
@@ -222,7 +232,7 @@ def test_a_follower_of_a_failure_does_nothing_and_fails_alike(tmp_path: Path, wr
         done: list[OSError | None] = []
         fd = disk.open_file(tmp_path / "a", create=True)
         first, second = disk.batch(), disk.batch()
-        first.unlink(bytes(tmp_path / "missing"))
+        first.rename(bytes(tmp_path / "missing"), bytes(tmp_path / "other"))
         second.write(fd, [b"2"], 0)
         disk.submit(first, done.append)
         if waits:

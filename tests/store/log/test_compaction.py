@@ -8,7 +8,7 @@ import pytest
 
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames.keyring import Secrets
-from jetraft.store.log.compaction import Compacted, compact, is_worthwhile, tmp_path
+from jetraft.store.log.compaction import Compacted, compact, is_worthwhile, parity_path, tmp_path
 from jetraft.store.log.opening import open_log, repair
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.scrub import verify
@@ -221,6 +221,7 @@ def test_damage_in_a_compacted_block_is_found_and_its_other_messages_are_served(
     index, frame = next((entry.index, entry.frame) for _, entry in log.frames(1, targets[0].last_index))
     expected = replica.found()
     log.close()
+    disk.unlink(parity_path(targets[0].path))
     disk.flip_bit(targets[0].path, 128 + 32 + 70)
     with pytest.raises(StoreCorrupt):
         verify(disk, targets[0])
@@ -244,6 +245,7 @@ def test_an_entry_of_a_compacted_block_that_nobody_has_is_given_up_alone(disk: L
     expected = replica.found()
     replica.log.close()
     (target, *_) = replica.log.upkeep.scrub_targets()
+    disk.unlink(parity_path(target.path))
     disk.flip_bit(target.path, 128 + 32 + 70)
 
     log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jetraft.store.frames._frame import scan
-from jetraft.store.frames.format import BLOCK_HEAD_BYTES
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, PARITY_SUFFIX
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.scrub import verify
 from jetraft.store.log.start import LogOptions
@@ -59,6 +59,9 @@ def lose(replica: Replica, content: bytes) -> None:
     path = block_with(replica, content)
     replica.log.close()
     replica.log.place.ledger.close()
+    parity = path.with_suffix(PARITY_SUFFIX)
+    if parity.name in replica.disk.list_directory(path.parent):  # lost as well
+        replica.disk.unlink(parity)
     replica.disk.flip_bit(path, replica.disk.read_whole(path).index(content) + 2)
     replica.start()
 

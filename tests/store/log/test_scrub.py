@@ -53,13 +53,15 @@ def test_rests_fill_the_period_and_keep_the_rate() -> None:
     assert scrub.rest_ns(target("a", 1000), 1_000_000) == NS_PER_S
 
 
-def test_a_growing_block_is_left_alone_and_a_sealed_one_is_verified() -> None:
+def test_what_is_durable_of_a_growing_block_is_verified_and_all_of_a_sealed_one() -> None:
     disk = LossyDisk()
     log = opened(disk)
     log.append([entry(1), entry(2)])
     log.submit()
-    disk.finish()
     assert log.upkeep.scrub_targets() == []
+    disk.finish()
+    (growing,) = log.upkeep.scrub_targets()
+    verify(disk, growing)
     log.close()
     log = opened(disk)
     log.roll_early()
@@ -67,8 +69,9 @@ def test_a_growing_block_is_left_alone_and_a_sealed_one_is_verified() -> None:
     log.submit()
     disk.finish()
 
-    (found,) = log.upkeep.scrub_targets()
+    found, growing = log.upkeep.scrub_targets()
 
+    assert (growing.first_index, growing.last_index) == (3, 3)
     assert (found.first_index, found.last_index) == (1, 2)
     verify(disk, found)
     disk.flip_bit(found.path, BLOCK_HEAD_BYTES + 148 + 60)
