@@ -13,7 +13,6 @@ import attrs
 from jetraft.cluster.consumers.ack_publish import PUBLISH, AckOutcome
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused
 from jetraft.cluster.streams.delaying import asks_to_wait
-from jetraft.cluster.streams.puback import error_ack
 from jetraft.cluster.streams.refusals import answer_duplicate
 from jetraft.store.model import errors
 from jetraft.store.model.api_error import ApiError
@@ -48,7 +47,7 @@ def admit_with_ack(
     if error is None and admission.is_overloaded:
         error = errors.STREAM_TOO_MANY_REQUESTS.with_values()
     if error is not None:
-        return _refused(turn, candidate, error, config)
+        return _refused(admission, turn, candidate, error)
     known: Known | None
     if not asked.is_newest:
         known = admission.duplicate_of(candidate)
@@ -59,7 +58,7 @@ def admit_with_ack(
             if known is None:
                 admission.add(publish, candidate, asked.record, 0, acked=True)
         except PublishRefused as refused:
-            return _refused(turn, candidate, refused.error, config)
+            return _refused(admission, turn, candidate, refused.error)
     admission.close(turn)
     if known is not None:
         answer_duplicate(turn, candidate.reply, known, config, domain)
@@ -67,8 +66,8 @@ def admit_with_ack(
     return AdmittedAck(AckOutcome.STORED if asked.is_newest else AckOutcome.STALE, turn.admitted)
 
 
-def _refused(turn: Turn, candidate: Candidate, error: ApiError, config: StreamConfig) -> AdmittedAck:
-    turn.answer(candidate.reply, error_ack(config.name.encode(), error))
+def _refused(admission: PublishAdmission, turn: Turn, candidate: Candidate, error: ApiError) -> AdmittedAck:
+    admission.refuse(turn, candidate.reply, error)
     return AdmittedAck(AckOutcome.REFUSED, turn.admitted)
 
 

@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 NO_LIMIT: Final = -1
+REFUSALS_IN_FLIGHT_MAX: Final = 10_000  # answers that wait for a commit, 100 bytes each; more are asked to come again
+RESTS_ON_WHAT_IS_STORED: Final = frozenset(
+    spec.err_code
+    for spec in (errors.STREAM_WRONG_LAST_SEQUENCE, errors.STREAM_WRONG_LAST_MSG_ID, errors.STREAM_STORE_FAILED)
+)
 
 
 class PublishAdmission:
@@ -89,6 +94,7 @@ class PublishAdmission:
         self._in_flight: Fifo[Publish] = Fifo()
         self._in_flight_ids: dict[bytes, Known] = {}
         self._in_flight_messages = self._in_flight_bytes = self._in_flight_stored = 0
+        self._refusals_in_flight = 0
 
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
@@ -159,6 +165,26 @@ class PublishAdmission:
         self.close(turn)
         return turn.admitted
 
+    def refuse(self, turn: Turn, reply: bytes, error: ApiError) -> None:
+        """Answer that a message is not taken; behind what that rests on.
+
+        A comparison, and a limit, count what is in flight. Leadership may end before that is committed: then the
+        message was refused because of something that never was. So such a refusal leaves with the ack of the newest
+        publish, or never; its publisher tries again, and the next leader judges it.
+        """
+        behind = None
+        if reply and error.err_code in RESTS_ON_WHAT_IS_STORED:
+            is_open = turn.open is not None and turn.open.records.count
+            behind = turn.open if is_open else (self._in_flight[-1] if self._in_flight else None)
+        if behind is None:
+            turn.answer(reply, error_ack(self._stream, error))
+        elif self._refusals_in_flight >= REFUSALS_IN_FLIGHT_MAX:
+            turn.answer(reply, error_ack(self._stream, errors.STREAM_TOO_MANY_REQUESTS.with_values()))
+        else:
+            self._refusals_in_flight += 1
+            behind.refusals += 1
+            behind.answers.append((reply, error_ack(self._stream, error)))
+
     def is_last(self, subject: bytes, seq: int) -> bool:
         """Whether this is the last sequence of a subject, with what is in flight."""
         return self._last_seq_of(self._new_publish(), subject) == seq
@@ -170,6 +196,7 @@ class PublishAdmission:
         self._in_flight_messages -= publish.records.count
         self._in_flight_bytes -= publish.records.size
         self._in_flight_stored -= publish.records.stored_bytes
+        self._refusals_in_flight -= publish.refusals
         for msg_id in publish.msg_ids:
             self._in_flight_ids.pop(msg_id, None)
         if self._counters is not None:
@@ -264,7 +291,7 @@ class PublishAdmission:
                     stored = waiting_form(stored, seq=seq, now_ns=now_ns, config=self.config)
                 self.add(publish, *stored, acked=not self.config.no_ack)
         except PublishRefused as refused:
-            turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
+            self.refuse(turn, message.reply if not self.config.no_ack else b"", refused.error)
             turn.trace(message, refused_text(refused.error, message.headers))
             return end
         if duplicate is not None:

@@ -68,6 +68,9 @@ class AdmittingStream(StreamBefore, Protocol):
     def take_back(self, publish: Publish) -> None:
         """The publish is not to be: none of its messages has passed."""
 
+    def refuse(self, turn: Turn, reply: bytes, error: ApiError) -> None:
+        """Answer that a message is not taken, behind what that rests on."""
+
 
 class Batching:
     """The batches of one stream during one term of leadership."""
@@ -130,12 +133,12 @@ class Batching:
         try:
             step = self._staged(record, member, now_ns)
             if isinstance(step, Declined):
-                self._refuse(turn, reply, member, step)
+                self._refuse(admission, turn, reply, member, step)
                 return False
             if isinstance(step, Whole):
                 self._admit(admission, turn, step, reply, now_ns)
         except PublishRefused as refused:
-            self._refuse(turn, reply, member, Declined(refused.error))
+            self._refuse(admission, turn, reply, member, Declined(refused.error))
             return False
         is_kept = isinstance(step, Kept)
         if is_kept:
@@ -153,10 +156,11 @@ class Batching:
             self._schemas.check(member)
         return self._atomic.take(member.headers, record, now_ns)
 
-    def _refuse(self, turn: Turn, reply: bytes, member: Candidate, refused: Declined) -> None:
+    @staticmethod
+    def _refuse(admission: AdmittingStream, turn: Turn, reply: bytes, member: Candidate, refused: Declined) -> None:
         if refused.abandoned:
             turn.admitted.abandoned.append(Abandoned(member.headers[b"Nats-Batch-Id"], refused.abandoned))
-        turn.answer(reply, error_ack(self._stream, refused.error))
+        admission.refuse(turn, reply, refused.error)
         turn.trace(member, refused_text(refused.error, member.headers))
 
     def _take_fast(
@@ -165,12 +169,14 @@ class Batching:
         """A message whose reply subject says that it is of a fast batch."""
         found = self._placed(message)
         if not isinstance(found, Place):
-            self._refuse(turn, message.reply if not self._config.no_ack else b"", message, Declined(found))
+            reply = message.reply if not self._config.no_ack else b""
+            self._refuse(admission, turn, reply, message, Declined(found))
             return
         level = message.headers.get(b"Nats-Required-Api-Level")
         step = self._fast.take(found, level, now_ns, acked=not self._config.no_ack)
         if step.error is not None:
-            self._refuse(turn, message.reply if not self._config.no_ack else b"", message, Declined(step.error))
+            reply = message.reply if not self._config.no_ack else b""
+            self._refuse(admission, turn, reply, message, Declined(step.error))
             return
         turn.admitted.has_batches = True
         answers, text = step.answers, ""

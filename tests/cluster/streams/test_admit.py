@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
-from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.admit import REFUSALS_IN_FLIGHT_MAX, PublishAdmission
 from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
@@ -89,14 +89,16 @@ def acks_of(admitted: Admitted) -> list[tuple[bytes, Any]]:
 
 
 def refusal_of(admission: PublishAdmission, hdr: bytes = b"", payload: bytes = b"x", subject: bytes = b"s.a") -> Any:
-    """The error code of one message, or None when it is admitted."""
+    """The error code of one message, or None when it is admitted. Its answer may wait for what it rests on."""
+    before = len(admission._in_flight[-1].answers) if admission._in_flight else 0
     admitted = admission.admit(capture(subject, payload, hdr), NOW_NS)
-    if not admitted.answers:
-        assert admitted.publishes
+    if admitted.publishes:
+        assert not admitted.answers
         return None
-    (_, answer), *others = answers_of(b"".join(admitted.answers))
-    assert not others
-    assert not admitted.publishes
+    found = answers_of(b"".join(admitted.answers))
+    if admission._in_flight:
+        found += [(reply, json.loads(answer)) for reply, answer in list(admission._in_flight[-1].answers)[before:]]
+    ((_, answer),) = found
     return answer["error"]["err_code"], answer["error"]["description"]
 
 
@@ -186,7 +188,8 @@ def test_limits_count_what_is_in_flight() -> None:
     admission = PublishAdmission(stream_config(max_msgs=2, discard=DiscardPolicy.NEW), Applied())
     admitted = admission.admit(capture() * 3, NOW_NS)
     assert [publish.records.count for publish in admitted.publishes] == [2]
-    assert len(admitted.answers) == 1
+    assert len(admitted.publishes[0].answers) == 1, "and it leaves when the two are committed"
+    assert admitted.answers == []
     assert refusal_of(admission) == (10077, "maximum messages exceeded")
 
 
@@ -214,6 +217,32 @@ def test_expectations_see_what_is_in_flight() -> None:
     )
     wildcard = headers(Expected_Last_Subject_Sequence="4", Expected_Last_Subject_Sequence_Subject="s.*")
     assert refusal_of(admission, wildcard) is None
+
+
+def test_a_refusal_that_rests_on_what_is_in_flight_leaves_with_its_ack_and_never_without() -> None:
+    admission = PublishAdmission(stream_config(), Applied(list(STORED)))
+    wrong = headers(Expected_Last_Subject_Sequence="1")
+    (first,) = admission.admit(capture(reply=b"A"), NOW_NS).publishes
+    for reply, hdr in ((b"B", wrong), (b"", wrong), (b"C", headers(Expected_Last_Msg_Id="other"))):
+        later = admission.admit(capture(hdr=hdr, reply=reply), NOW_NS)
+        assert (later.publishes, later.answers) == ([], [])
+    assert [reply for reply, _ in answers_of(first.acks(b"S"))] == [b"A", b"B", b"C"]
+    bad = admission.admit(capture(hdr=headers(Rollup="foo"), reply=b"D"), NOW_NS)
+    assert len(bad.answers) == 1, "what rests on the message alone is answered at once"
+    same_turn = admission.admit(capture(reply=b"E") + capture(hdr=wrong, reply=b"F"), NOW_NS)
+    assert same_turn.answers == []
+    assert [reply for reply, _ in acks_of(same_turn)] == [b"E", b"F"]
+    admission.settled(first)
+    assert admission._refusals_in_flight == 1
+
+
+def test_refusals_that_wait_are_bounded() -> None:
+    admission = PublishAdmission(stream_config(), Applied(list(STORED)))
+    admission.admit(capture(), NOW_NS)
+    wrong = capture(hdr=headers(Expected_Last_Sequence="1"))
+    assert admission.admit(wrong * REFUSALS_IN_FLIGHT_MAX, NOW_NS).answers == []
+    ((_, answer),) = answers_of(b"".join(admission.admit(wrong, NOW_NS).answers))
+    assert answer["error"]["err_code"] == 10167
 
 
 def test_an_applied_duplicate_is_acknowledged_at_once_with_its_sequence() -> None:
