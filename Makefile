@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ test-long: setup ## the tests that have a long form, in it: more seeds and momen
 
 sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [MODE=m, node: whole nodes] [ENGINE=pysyncobj] [JOBS=n]
 	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
+
+upgrade-check: setup ## three servers of the release before, built from the history, upgraded under load, back, and again (root): COMMIT=older
+	$(BIN)/python -m tests.releases $(if $(COMMIT),--commit $(COMMIT) --only-forward)
 
 crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)

@@ -34,6 +34,7 @@ class Node:
         self._config = config
         self._routes = ",".join(f"nats://{address(other)}:{ROUTE_PORT}" for other in range(1, size + 1))
         self.process: Process | None = None
+        self.source: Path | None = None  # the folder of another version of jetraft that it runs
 
     def start(self) -> None:
         """Start on the same store; returns at once."""
@@ -47,8 +48,13 @@ class Node:
         self.process = Process(
             ["ip", "netns", "exec", self._namespace, *words],
             log_path=self.directory / "server.log",
-            env=environment(self.kind),
+            env=self._environment(),
         )
+
+    def _environment(self) -> dict[str, str]:
+        if self.source is None:
+            return environment(self.kind)
+        return {"PYTHONPATH": str(self.source / "src"), "PYTHONDONTWRITEBYTECODE": ""}
 
     @property
     def running(self) -> Process:
@@ -73,13 +79,21 @@ class Node:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status and JSON of a monitoring page; status 0 when nobody answers in time."""
+        status, body = self.get_bytes(path)
+        try:
+            return status, json.loads(body)
+        except ValueError:
+            return 0, None
+
+    def get_bytes(self, path: str) -> tuple[int, bytes]:
+        """Status and content of a monitoring page; status 0 when nobody answers in time."""
         connection = http.client.HTTPConnection(self.host, HTTP_PORT, timeout=HTTP_TIMEOUT_S)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        except (OSError, http.client.HTTPException, ValueError):
-            return 0, None
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException):
+            return 0, b""
         finally:
             connection.close()
 
