@@ -32,6 +32,7 @@ from jetraft.cluster.meta.health import GRACE_NS
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.room import RoomKeeper
+from jetraft.cluster.streams.mandates import Mandates
 from jetraft.cluster.upkeep.supervisor import Supervisor
 from jetraft.cluster.upkeep.sweeping import Sweeper
 from jetraft.raft.recovery.catchup import Catchup
@@ -78,6 +79,7 @@ class Parts:
     machine: MetaMachine
     changes: StreamChanges
     directory: ReplicaDirectory[StreamReplica]
+    mandates: Mandates
     view: ClusterView
     space: SpaceWatch
     clocks: ClockWatch
@@ -114,7 +116,6 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         stored.profile, view=shared.view, mesh=mesh, held=shared.held_bytes, is_short=shared.is_short
     )
     reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
-    news = _news(ports, shared, logs)
     supervisor = Supervisor(
         setting,
         ports,
@@ -132,6 +133,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         machine=machine,
         changes=shared.changes,
         directory=directory,
+        mandates=Mandates(machine=machine, directory=directory, timers=ports.timers, clock=ports.clock),
         view=shared.view,
         space=space,
         clocks=shared.clocks,
@@ -149,7 +151,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         reads=requests.reads,
         service=cluster_service(setting, ports, shared, requests, logs.leader_duties),
         supervisor=supervisor,
-        room=_room_keeper(ports, space, supervisor, news),
+        room=_room_keeper(ports, space, supervisor, _news(ports, shared, logs)),
         memory=_memory_keeper(ports, directory),
         template_publishes=requests.template_publishes,
         sweeper=Sweeper(

@@ -42,10 +42,13 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.assembly_requests import Requests
     from jetraft.cluster.assembly_shared import Shared, Stored
+    from jetraft.cluster.meta.currency import Currency
+    from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.mesh.peers import Mesh
-    from jetraft.store.model.ids import GroupId
+    from jetraft.store.model.ids import GroupId, NodeId
 
 META_LOGS: Final = 1  # beside those of streams
 RECORD_NAME: Final = "meta.record"
@@ -191,8 +194,8 @@ def _site_maker(
         name_of=shared.view.name_of,
         link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
-        is_table_proved=lambda: requests.currency.is_proved,
         level_in_use=lambda: shared.machine.table.feature_level,
+        is_row_current=partial(is_row_current, requests.currency, shared.machine, setting.node_id),
         has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
         confirm_read=requests.reads.confirm,
@@ -219,6 +222,17 @@ def _site_maker(
         )
 
     return make
+
+
+def is_row_current(currency: Currency, machine: MetaMachine, node_id: NodeId, row: StreamAssignment) -> bool:
+    """Whether the meta group's present table assigns this incarnation of the stream to this node.
+
+    A newer revision of the row is no other one: the replica takes it over in a moment (meta/backend.py).
+    """
+    found = machine.table.get(row.key)
+    if found is None or found.group_id != row.group_id or found.incarnation != row.incarnation:
+        return False
+    return currency.is_proved and node_id in found.holders
 
 
 def queued_bytes(mesh: Mesh) -> int:

@@ -108,8 +108,7 @@ class ClusterNode:
         """Rows can be gone by when the meta leader has confirmed the table: what waited for that begins."""
         await self.parts.currency.run()
         self.backend.retry_all()
-        for _, replica in self.directory.replicas():
-            replica.table_proved()
+        self.parts.mandates.weigh_all()
 
     async def _until_meta_leads(self) -> None:
         await self.machine.leader_known.until(lambda: self.machine.leading_term is not None)

@@ -62,8 +62,9 @@ class Site:
         default=attrs.Factory(lambda site: TurnWork(site.timers, site.clock), takes_self=True)
     )
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
-    is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     level_in_use: Callable[[], int] = attrs.field(default=lambda: LEVEL)  # that entries may use, by the table
+    # Whether the meta group's present table has this incarnation, with a replica on this node (streams/mandate.py).
+    is_row_current: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: True)
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     # Calls back when a replica here has all that is committed now, or cannot know.

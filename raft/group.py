@@ -26,6 +26,7 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Checkpoint, GroupLog, StoreError
 
 if TYPE_CHECKING:
+    from jetraft.raft.freshness import Freshness
     from jetraft.store.model.manifest import Manifest
 
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
@@ -45,6 +46,7 @@ class Group:
         mark_dirty: Callable[["Group"], None],
         recovered: Replayed,
         now_ns: int,
+        freshness: "Freshness",
     ) -> None:
         """`recovered` is what `recover` found in the log, with which it restored the machine; `start` comes next."""
         self._clock = clock
@@ -58,8 +60,16 @@ class Group:
         self._handover = Handover(log)
         self.configurations = recovered.configurations
         self._mark_dirty = partial(mark_dirty, self)
+        self._freshness = freshness
         parts = make_parts(
-            spec, setting, recovered, log=log, machine=machine, mark_dirty=self._mark_dirty, now_ns=now_ns
+            spec,
+            setting,
+            recovered,
+            log=log,
+            machine=machine,
+            mark_dirty=self._mark_dirty,
+            now_ns=now_ns,
+            freshness=freshness,
         )
         self._checkpointer = parts.checkpointer
         self.core = parts.core
@@ -97,6 +107,14 @@ class Group:
     def applied_index(self) -> int:
         """The highest index that the state machine has applied."""
         return self.turns.applied_index
+
+    @property
+    def readable_until_ns(self) -> int:
+        """Until when (mono) what is applied here may be read as no older than STALENESS_MAX_NS: `Freshness`.
+
+        0 before this member has had, once, all that its leader had committed.
+        """
+        return self._freshness.until_ns
 
     @property
     def failed(self) -> Exception | None:

@@ -6,6 +6,7 @@ import attrs
 
 from jetraft.raft.checkpointing import Checkpointer
 from jetraft.raft.engine.port import CoreSetup, Engine
+from jetraft.raft.freshness import Freshness
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.replay import Replayed
@@ -31,6 +32,7 @@ def make_parts(  # noqa: PLR0913  (what a group is made of)
     machine: StateMachine,
     mark_dirty: Callable[[], None],
     now_ns: int,
+    freshness: Freshness,
 ) -> GroupParts:
     """Make the parts of a member. `recovered` is what its log said, and what the machine was restored with."""
     checkpointer = Checkpointer(
@@ -42,18 +44,8 @@ def make_parts(  # noqa: PLR0913  (what a group is made of)
         state_bytes=recovered.state_bytes,
         term=recovered.checkpoint_term,
     )
-    setup = CoreSetup(
-        node_id=setting.node_id,
-        incarnation=spec.incarnation,
-        seal=setting.seal,
-        rng=setting.rng,
-        timing=setting.timing,
-        limits=setting.limits,
-        eager=spec.preferred_leader == setting.node_id,
-        tempo=setting.tempo,
-    )
     core = setting.engine(
-        setup,
+        _setup_of(spec, setting),
         log=log,
         configurations=recovered.configurations,
         commit_index=recovered.applied_index,
@@ -68,5 +60,19 @@ def make_parts(  # noqa: PLR0913  (what a group is made of)
         applied_index=recovered.applied_index,
         now_ns=now_ns,
         mark_dirty=mark_dirty,
+        freshness=freshness,
     )
     return GroupParts(checkpointer=checkpointer, core=core, turns=turns)
+
+
+def _setup_of(spec: GroupSpec, setting: GroupSetting) -> CoreSetup:
+    return CoreSetup(
+        node_id=setting.node_id,
+        incarnation=spec.incarnation,
+        seal=setting.seal,
+        rng=setting.rng,
+        timing=setting.timing,
+        limits=setting.limits,
+        eager=spec.preferred_leader == setting.node_id,
+        tempo=setting.tempo,
+    )

@@ -20,6 +20,7 @@ from jetraft.raft.deadlines import Deadlines
 from jetraft.raft.engine.answers import disclaimer
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import LeaderSeen
+from jetraft.raft.freshness import Freshness
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import StateMachine
@@ -140,8 +141,10 @@ class Manager:
         """The groups of this node."""
         return MappingProxyType(self._groups)
 
-    def create(self, spec: GroupSpec, log: GroupLog, machine: StateMachine) -> Group:
-        """Recover a member of a group from its log, and start it.
+    def create(
+        self, spec: GroupSpec, log: GroupLog, machine: StateMachine, freshness: Freshness | None = None
+    ) -> Group:
+        """Recover a member of a group from its log, and start it. It keeps `freshness`, for who reads what is applied.
 
         A group of one leads as soon as its term and vote are durable. Raises StoreCorrupt or OSError.
         """
@@ -156,6 +159,7 @@ class Manager:
             mark_dirty=self._mark_dirty,
             recovered=recover(log, machine, Configuration(voters=spec.members)),
             now_ns=now_ns,
+            freshness=freshness or Freshness(),
         )
         group.start(now_ns)
         self._groups[spec.group_id] = group

@@ -18,6 +18,7 @@ from jetraft.raft.engine.acceptor import LogDivergedError
 from jetraft.raft.engine.messages import Message, Role
 from jetraft.raft.engine.port import Engine
 from jetraft.raft.engine.ready import NOTHING
+from jetraft.raft.freshness import Freshness
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.outbox import RaftOutbox
 from jetraft.raft.proposals import Done, Outcome, Proposals
@@ -50,6 +51,7 @@ class Turns:
         applied_index: int,
         now_ns: int,
         mark_dirty: Callable[[], None],
+        freshness: Freshness,
     ) -> None:
         self._group_id = group_id
         self._core = core
@@ -63,6 +65,7 @@ class Turns:
         self.progress = Change()  # of the applied index, what is durable, the role, `failed`
         self.tenure = Tenure(machine, self.proposals, self.progress, now_ns)
         self.outbox = RaftOutbox()
+        self._freshness = freshness
         self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
         self._persisted_token = -1
         self._damage: StoreError | OSError | None = None
@@ -122,6 +125,7 @@ class Turns:
             self.tenure.end()
             self.failed = GroupStoppedError(f"group {self._group_id} was stopped")
             self.progress.notify()
+            self._freshness.void()
             self._perform(now_ns)
         self.outbox.take_offer()  # nothing may be fetched for a log that is about to be closed
 
@@ -135,6 +139,7 @@ class Turns:
         self._core.resign(now_ns)
         self.tenure.end()
         self.failed = error
+        self._freshness.void()
         self.tenure.forget_leader(self._core.term)
         self.progress.notify()
         self._perform(now_ns)
@@ -207,6 +212,13 @@ class Turns:
             self._perform(now_ns)
         except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
             self.fail(error, now_ns)
+        if self.failed is None:
+            self._freshness.note(
+                is_leader=self.tenure.is_leader,
+                told_index=self._core.told_commit_index,
+                applied_index=self.applied_index,
+                now_ns=now_ns,
+            )
 
     def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
         """Apply what is committed and durable here, up to a bound per turn."""

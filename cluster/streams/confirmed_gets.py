@@ -51,11 +51,13 @@ class ConfirmedGets:
             self._round += 1
             self._confirm(partial(self._answered, self._round))
 
-    def drop(self) -> None:
-        """Forget all of them."""
+    def drop(self) -> bytes:
+        """Forget all of them; returns their captures."""
+        dropped = b"".join(capture for _, capture in (*self._asked, *self._coming))
         self._coming, self._asked = [], []
         self._places.clear()
         self._round += self._round % 2
+        return dropped
 
     def _answered(self, of_round: int, is_confirmed: bool) -> None:  # noqa: FBT001  (a callback's one word)
         if of_round != self._round:

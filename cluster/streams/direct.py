@@ -1,13 +1,16 @@
-"""Direct gets: every replica answers from its own store, without asking the leader.
+"""Direct gets: every replica that has the mandate for reads answers from its own store, without asking the leader.
 
     one message         by sequence, by time, the last of a subject, the next of a subject
     a batch             from a sequence or time on, of one subject or all, ends with 204 EOB
     many last messages  the last of every subject that matches, as of a sequence or time; ends with 204 EOB
 
 A batch is served in slices, some per turn, so that a large one does not keep others waiting; it pauses while its reader
-is behind, and a replica that stops while it serves one just ends. Clients that must not read stale data say how far the
-replica has to be (`Jetraft-Min-Last-Seq`): one that is not waits a moment (held_gets.py) and then refuses; every EOB
-says how far it is. Linearizable reads wait until the leader has said how far that is (confirmed_gets.py).
+is behind. A replica whose mandate (mandate.py) ends leaves the queue group, and tells those whose requests it has, also
+between two slices, 503: what a client hears where there is no subscriber. It asks again, and another replica answers.
+
+Clients that must not read stale data say how far the replica has to be (`Jetraft-Min-Last-Seq`): one that is not
+waits a moment (held_gets.py) and then refuses; every EOB says how far it is. Linearizable reads wait until the leader
+has said how far that is (confirmed_gets.py).
 Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
 """
 
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.cluster.streams.mandate import Mandate
     from jetraft.raft.proposals import Done, Outcome
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
@@ -71,6 +75,7 @@ LOOKS_PER_TURN: Final = 64  # at paused batches, or the looking would be the loa
 BEHIND_BYTES_MAX: Final = 4 << 20  # of requests behind publishes on their way; more are refused
 NO_PLACE: Final = -1  # the message is not part of a batch
 BUSY: Final = message.status(429, b"Too Many Requests")
+NO_RESPONDERS: Final = message.status(503)  # as the server says where there is no subscriber: the client asks again
 
 
 class Taken(Protocol):
@@ -87,12 +92,13 @@ class Taken(Protocol):
 class DirectGets:
     """The direct gets of one replica."""
 
-    def __init__(  # noqa: PLR0913  (whose it is, by name)
+    def __init__(  # noqa: PLR0913  (what it reads, by what right, and how it is called)
         self,
         site: Site,
         machine: StreamMachine,
         stream: str,
         *,
+        mandate: Mandate,
         origin: str = "",
         row: StreamAssignment | None = None,
         taken: Taken | None = None,
@@ -106,6 +112,7 @@ class DirectGets:
         """
         self._site = site
         self._machine = machine
+        self._mandate = mandate
         self._taken = taken
         self._behind_bytes = 0  # requests that wait for publishes that came before them
         self._created_ns = 0 if row is None else row.created_ns
@@ -140,15 +147,16 @@ class DirectGets:
             ]
 
     def end(self) -> None:
-        """Stop listening, drop what is being served."""
+        """Stop listening, tell those who wait for more that they have to ask elsewhere."""
         for handle in self._sinks:
             self._site.outbox.remove_sink(handle)
         self._sinks = []
+        waiting = self._held.drop() + self._unconfirmed.drop() + self._ready + self._confirmed_now
+        waiting += b"".join(encode_capture(batch.reply, reply=batch.reply) for batch in self._batches)
         self._batches.clear()
         self._of_client.clear()
-        self._held.drop()
-        self._unconfirmed.drop()
         self._ready = self._confirmed_now = b""
+        self._turn_away(waiting)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -176,11 +184,22 @@ class DirectGets:
         self._site.outbox.later(partial(self._begin_requests, batch))
 
     def _begin_requests(self, batch: bytes) -> None:
-        if not self._sinks:
-            return  # it was ended meanwhile
+        if not self._sinks:  # it was ended meanwhile
+            self._turn_away(batch)
+            return
+        if not self._mandate.may_read(self._site.clock.mono_ns()):
+            self._turn_away(batch)
+            self._mandate.lapsed()
+            return
         self._take(batch)
         self._unconfirmed.ask()
         self._serve()
+
+    def _turn_away(self, batch: bytes) -> None:
+        """Answer these requests as where there is no subscriber."""
+        answers = [encode_capture(asked.reply, hdr=NO_RESPONDERS) for asked in captures(batch) if asked.reply]
+        if answers:
+            self._site.outbox.send_batch(b"".join(answers))
 
     def _take(self, batch: bytes, *, is_confirmed: bool = False) -> None:
         answers: list[bytes] = []
@@ -375,8 +394,10 @@ class DirectGets:
         self._timer = None
         confirmed, self._confirmed_now = self._confirmed_now, b""
         ready, self._ready = self._ready, b""
-        if confirmed:
+        if confirmed and self._mandate.may_read(self._site.clock.mono_ns()):
             self._take(confirmed, is_confirmed=True)
+        else:
+            ready += confirmed
         self.on_requests(ready)
 
     def _serve_slice(self, batch: BatchGet) -> bool:

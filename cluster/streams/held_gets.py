@@ -72,13 +72,15 @@ class HeldGets:
         self._wake_for_first()
         return b"".join(held.capture for held in ready)
 
-    def drop(self) -> None:
-        """Forget all of them."""
+    def drop(self) -> bytes:
+        """Forget all of them; returns their captures."""
+        dropped = b"".join(held.capture for held in self._held)
         self._held.clear()
         self._places.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        return dropped
 
     def _wake_for_first(self) -> None:
         if self._timer is None and self._held:

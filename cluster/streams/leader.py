@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state import commands
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.cluster.streams._admission import RecordBatch
+    from jetraft.cluster.streams.mandate import Mandate
     from jetraft.cluster.streams.publish import Abandoned, Admitted, Publish, TraceOutcome
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
@@ -59,12 +60,13 @@ TRANSFER_LOOK_NS = 20 * NS_PER_MS  # while publishes are held: has the transfer 
 class StreamLeadership:
     """One term of leading one stream."""
 
-    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, mandate: Mandate) -> None:
         assert machine.config is not None, "the first entry of a stream is its configuration"
         self._site = site
         self._group = group
         self.term = group.term
         self._machine = machine
+        self._mandate = mandate
         self._config: StreamConfig = machine.config
         self._stream = machine.config.name.encode()
         self._sink: int | None = None
@@ -91,9 +93,9 @@ class StreamLeadership:
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
 
     @classmethod
-    def start(cls, site: Site, group: Group, machine: StreamMachine) -> Self:
-        """Lead: consumers first, then publishes, then what expires."""
-        leadership = cls(site, group, machine)
+    def start(cls, site: Site, group: Group, machine: StreamMachine, mandate: Mandate) -> Self:
+        """Lead by this mandate: consumers first, then publishes, then what expires. `end` comes when that is over."""
+        leadership = cls(site, group, machine, mandate)
         leadership.dispatcher.start()
         leadership._begin_to_listen()
         leadership._expiry.arm()
@@ -271,7 +273,9 @@ class StreamLeadership:
         """Answer direct gets of the origin too, where the configuration says so."""
         mirror = self._config.mirror
         if self._config.mirror_direct and mirror is not None and mirror.external is None and not self._ended:
-            self._direct_of_origin = DirectGets(self._site, self._machine, self._config.name, origin=mirror.name)
+            self._direct_of_origin = DirectGets(
+                self._site, self._machine, self._config.name, mandate=self._mandate, origin=mirror.name
+            )
             self._direct_of_origin.listen()
 
     def _end_direct_of_origin(self) -> None:

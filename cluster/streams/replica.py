@@ -1,12 +1,15 @@
 """One replica of one stream on this node: its log, its group, its state machine, and the duties of its role.
 
 A follower applies and answers direct gets. A leader has a `StreamLeadership` besides (leader.py), made when the group
-says that the state is complete and dropped when leadership ends. The methods that ask for a change propose an entry and
+says that the state is complete and dropped when leadership ends. On what evidence both serve is in mandate.py; `weigh`
+is the one place where serving begins and ends with it. The methods that ask for a change propose an entry and
 wait until it is applied; they raise NotLeaderError or OutcomeUnknownError of raft/group.py when this replica cannot.
 """
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -24,11 +27,13 @@ from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.group_views import CONSUMERS_TOLD_MAX, announce_consumers, announce_leader, cluster_info
 from jetraft.cluster.streams.leader import StreamLeadership
 from jetraft.cluster.streams.loss_news import LossNews
+from jetraft.cluster.streams.mandate import Evidence, Mandate
 from jetraft.cluster.streams.removals import deletion_of, purge_of
 from jetraft.cluster.streams.stream_infos import stream_info
 from jetraft.raft.engine.port import Proposal
+from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.group_spec import GroupSpec
-from jetraft.raft.proposals import NotLeaderError
+from jetraft.raft.proposals import NotLeaderError, Outcome
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
@@ -37,8 +42,10 @@ from jetraft.store.stream.stream_store import StreamStore
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.frontend import ConsumerFrontend
+    from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.cluster.streams.mandate import MandateStatistics
     from jetraft.raft.group import Group
     from jetraft.raft.group_spec import GroupStatistics
     from jetraft.raft.proposals import Done
@@ -50,6 +57,8 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StoreStatistics
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class ReplicaStatistics:
@@ -59,6 +68,7 @@ class ReplicaStatistics:
     leads: bool
     in_flight_messages: int
     consumers: int
+    mandate: MandateStatistics
     group: GroupStatistics
     store: StoreStatistics
 
@@ -89,7 +99,12 @@ class StreamReplica:
         self._changed_ns = site.clock.unix_ns()  # since when this assignment is known here
         self._group: Group | None = None  # while the state is being recovered
         self._log = log
-        self._direct = DirectGets(site, self.machine, config.name, row=assignment, taken=self)
+        self._freshness = Freshness(self.weigh)
+        self._mandate = Mandate(self._freshness, lapsed=self.weigh)
+        self._direct = DirectGets(site, self.machine, config.name, mandate=self._mandate, row=assignment, taken=self)
+        self._lapse: TimerHandle | None = None  # looks again when reads may be over
+        self._fenced_term = 0  # in which this replica led and lost its mandate
+        self._fence: object = None  # the entry that is waited for since, to lead again in that term
 
     @classmethod
     def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
@@ -105,10 +120,9 @@ class StreamReplica:
             members=self.assignment.founding,
             preferred_leader=self.assignment.preferred,
         )
-        self._group = self._site.manager.create(spec, self._log, self.machine)
+        self._group = self._site.manager.create(spec, self._log, self.machine, self._freshness)
         self._share_config()
-        if not is_marked(self.config):
-            self._direct.follow(self.config)
+        self.weigh()
 
     # --- what the service reads
 
@@ -193,10 +207,23 @@ class StreamReplica:
         self._propose_config()
         self.look_after_members()
 
-    def table_proved(self) -> None:
-        """The assignment is known to be current: what waited for that begins."""
-        self._propose_config()
-        self._lead()
+    def weigh(self) -> None:
+        """Some of the evidence for serving may have changed: begin and end what rests on it (mandate.py)."""
+        if self._group is None:
+            return  # recovery: nothing is served
+        had = self._mandate.may_lead
+        self._mandate.weigh(
+            Evidence(
+                is_row_current=self._site.is_row_current(self.assignment),
+                is_sound=self._group.failed is None and self._log.failed is None,
+            )
+        )
+        if not self._mandate.may_lead:
+            self._lose_leadership()
+        elif not had:
+            self._propose_config()
+            self._lead()
+        self._weigh_reads()
 
     def look_after_members(self) -> None:
         """The group's members have changed: bring them in line with the assignment, if this replica leads."""
@@ -273,6 +300,8 @@ class StreamReplica:
         """End the replica on this node; the log stays as it is, for its owner to close or erase."""
         self._end_leadership(is_removed=self._site.has_no_row(self.assignment))
         self._direct.end()
+        if self._lapse is not None:
+            self._lapse.cancel()
         self._site.manager.remove(self.group.group_id)
 
     def statistics(self) -> ReplicaStatistics:
@@ -283,6 +312,7 @@ class StreamReplica:
             leads=leadership is not None,
             in_flight_messages=0 if leadership is None else leadership.admission.in_flight_messages,
             consumers=self.consumer_count,
+            mandate=self._mandate.statistics(self._site.clock.mono_ns()),
             group=self.group.statistics(),
             store=self.machine.store.statistics(),
         )
@@ -304,6 +334,7 @@ class StreamReplica:
         if term_led == term and leader is None and self.group.failed is None:
             self._loss_news.tell(self._site, self.group, self.config.name, self.machine.consumers.values())
             self._site.leader_news.stream_lost(self._site.account, self.config.name, self._own_name, term)
+        self.weigh()
         self._changed()
 
     def config_changed(self, config: StreamConfig) -> None:
@@ -311,8 +342,8 @@ class StreamReplica:
         self._share_config()
         if self._group is None:
             return  # recovery: roles come later
-        if not is_marked(config := self.config):
-            self._direct.follow(config)
+        config = self.config  # the object that is shared
+        self._weigh_reads()
         self._lead()
         if self._leadership is not None:
             self._leadership.config_changed(config)
@@ -355,9 +386,12 @@ class StreamReplica:
 
     def _lead(self) -> None:
         """Begin to lead, once the group leads, the stream has its configuration, and the assignment is current."""
-        if self._retired or self._leadership is not None or not self._site.is_table_proved():
+        if self._retired or self._leadership is not None or not self._mandate.may_lead:
             return
         if self.machine.config is None or not self.group.is_leader:
+            return
+        if self._fenced_term == self.group.term:
+            self._wait_at_fence()
             return
         self._end_restoration()
         if is_marked(self.machine.config):
@@ -365,7 +399,7 @@ class StreamReplica:
                 self._site, self.group, self.machine, abandoned=lambda: self._site.on_abandoned(self.assignment)
             )
         else:
-            self._leadership = StreamLeadership.start(self._site, self.group, self.machine)
+            self._leadership = StreamLeadership.start(self._site, self.group, self.machine, self._mandate)
             self._reshaper = Reshaper(
                 self.group,
                 timers=self._site.timers,
@@ -383,6 +417,40 @@ class StreamReplica:
     @property
     def _own_name(self) -> str:
         return self._site.name_of(self.group.node_id)
+
+    def _lose_leadership(self) -> None:
+        """The right to lead is over, though this member may lead its group still: of the stream it leads nothing."""
+        if self._leadership is None and self.restoration is None:
+            return
+        log.warning("stream %s: this replica serves no more: %s", self.config.name, self.statistics().mandate.why_not)
+        self._fenced_term, self._fence = self.group.term, None
+        self._end_leadership(is_removed=self._site.has_no_row(self.assignment))
+        self._changed()
+
+    def _wait_at_fence(self) -> None:
+        """Lead again in a term when all that was proposed in it before is applied: admission begins behind that."""
+        if self._fence is None:
+            self._fence = fence = object()
+            self.group.propose(Proposal(kind=Kind.NOOP), partial(self._passed, fence))
+
+    def _passed(self, fence: object, outcome: Outcome, _result: object) -> None:
+        if fence is self._fence and outcome is Outcome.OK:
+            self._fenced_term, self._fence = 0, None
+            self._lead()
+
+    def _weigh_reads(self) -> None:
+        """Be in the queue group of direct gets while they may be answered; look again when that may be over."""
+        now_ns, until_ns = self._site.clock.mono_ns(), self._freshness.until_ns
+        if is_marked(self.config) or not self._mandate.may_read(now_ns):
+            self._direct.end()
+            return
+        self._direct.follow(self.config)
+        if until_ns != ENDLESS_NS and self._lapse is None:
+            self._lapse = self._site.timers.call_at(until_ns + 1, self._look_at_lapse)
+
+    def _look_at_lapse(self) -> None:
+        self._lapse = None
+        self.weigh()
 
     def _changed(self) -> None:
         """The role or the configuration is another one: wake those who wait for this stream."""
@@ -425,7 +493,7 @@ class StreamReplica:
         """Bring the assigned configuration into the log when that of an earlier revision is in force."""
         row, machine = self.assignment, self.machine
         is_due = (machine.config_revision, machine.config == row.config) < (row.revision, True)
-        if is_due and self._site.is_table_proved() and self.group.is_leader:
+        if is_due and self._mandate.may_lead and self.group.is_leader:
             level = machine.level(self._site.level_in_use())
             command = commands.at_level(commands.SetConfig(encode_config(row.config), row.revision), level)
             if command is not None and (isinstance(command, commands.SetConfig) or machine.config != row.config):

@@ -188,7 +188,8 @@ def test_few_subjects_are_sent_once() -> None:
     assert len({row["subject"] for row in table(many.columns({"seq": 1, "batch": 1}, up_to_seq=300))}) == 300
 
 
-def test_a_damaged_message_ends_an_answer_as_it_ends_one_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def damaged_reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """A reader of nine messages, one of which cannot be read."""
     reader = Reader([Stored(b"s.a", b"%d" % number) for number in range(9)])
     store = reader.replica.machine.store
     load, place = store._log.frame_at, store.place(7)
@@ -201,11 +202,20 @@ def test_a_damaged_message_ends_an_answer_as_it_ends_one_in_rows(monkeypatch: py
 
     monkeypatch.setattr(store._log, "frame_at", damaged)
     store.records.forget()
-    rows = reader.ask({"seq": 1, "batch": 9})
-    store.records.forget()
-    columns = reader.columns({"seq": 1, "batch": 9}, up_to_seq=9)
+    return reader
+
+
+def test_a_damaged_message_ends_an_answer_as_it_ends_one_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = damaged_reader(monkeypatch).ask({"seq": 1, "batch": 9})  # the replica stops: the other answer is another's
+    columns = damaged_reader(monkeypatch).columns({"seq": 1, "batch": 9}, up_to_seq=9)
     assert table(columns) == table(rows) != []
     assert [columns[-1].hdr, rows[-1].hdr] == [status(500, b"Message Damaged")] * 2
+
+
+def test_a_replica_that_met_damage_answers_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = damaged_reader(monkeypatch)
+    assert reader.ask({"seq": 1, "batch": 9}) != []
+    assert reader.ask({"seq": 1, "batch": 1}) == reader.columns({"seq": 1, "batch": 1}, up_to_seq=3) == []
 
 
 def test_an_answer_holds_few_frames_however_little_of_them_is_live(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from jetraft.cluster.streams import direct, get_places
 from jetraft.cluster.streams.read_wish import UNCONFIRMED
+from jetraft.store.model.clock import NS_PER_S
 from tests.cluster.lab import Node, Sent, start_stream
 
 if TYPE_CHECKING:
@@ -113,11 +114,12 @@ def test_one_connection_does_not_have_all_places(monkeypatch: pytest.MonkeyPatch
     assert reader.ask(30, origin=7) == []
 
 
-def test_a_replica_that_ends_forgets_who_waits() -> None:
+def test_a_replica_that_ends_tells_who_waits_once() -> None:
     reader = Reader()
     reader.ask(1)
     reader.replica._direct.end()
-    assert reader.confirm() == []
+    assert reader.confirm() == [(b"_INBOX.1", direct.NO_RESPONDERS)]
+    assert reader.node.sleep(NS_PER_S) == []
 
 
 def test_a_sequence_can_be_asked_for_in_the_body() -> None:

@@ -278,11 +278,12 @@ def test_what_may_be_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.Mon
     assert [sent.hdr for sent in other.node.sleep(1)] == [BEHIND % 7]
 
 
-def test_a_replica_that_ends_holds_nothing() -> None:
+def test_a_replica_that_ends_tells_who_waits_once() -> None:
     reader = Reader()
     reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.r")
     assert reader.node.sleep(1) == []
     reader.replica._direct.end()
+    assert [sent.hdr for sent in reader.node.sleep(1)] == [direct.NO_RESPONDERS]
     assert reader.node.sleep(10 * HELD_NS) == []
 
 

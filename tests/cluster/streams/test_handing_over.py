@@ -20,7 +20,9 @@ from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.streams.candidate import TRACED_ONLY, TRACED_ORIGIN
 from jetraft.cluster.streams.handing_over import ASK_S, KEEP_NS, SIGN_S, Handovers, HeldPublishes, LeftSink
 from jetraft.cluster.streams.leader import TRANSFER_LOOK_NS, StreamLeadership
+from jetraft.cluster.streams.mandate import Mandate
 from jetraft.raft.engine.leadership import Transfer
+from jetraft.raft.freshness import Freshness
 from jetraft.raft.mesh.rpc import CallTimeoutError
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
@@ -128,7 +130,7 @@ def test_a_new_leader_captures_nothing_until_the_one_before_has_given_what_it_ho
     replica = start_stream(node)
     before = set(node.sinks)
     replica.group.core.handed_by = B  # type: ignore[misc]
-    leadership = StreamLeadership.start(node.site, replica.group, replica.machine)
+    leadership = StreamLeadership.start(node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=list))
     leadership.config_changed(replica.config)
     assert b"s.>" not in {node.sinks[handle][0] for handle in node.sinks.keys() - before}
     ((_, asked, take),) = handovers._wanted
@@ -182,7 +184,7 @@ async def test_a_leader_that_hands_over_before_it_has_fetched_passes_on_what_it_
     mesh, handovers = with_handovers(node)
     replica = start_stream(node)
     replica.group.core.handed_by = B  # type: ignore[misc]
-    leadership = StreamLeadership.start(node.site, replica.group, replica.machine)
+    leadership = StreamLeadership.start(node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=list))
     leadership.config_changed(replica.config)
     ((_, _, take),) = handovers._wanted
     replica.group.core.has_handed_over = True  # type: ignore[misc]
