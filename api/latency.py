@@ -20,6 +20,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.session import Sessions
 from jetraft.api.system.head import client_info
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_time
 
@@ -112,7 +113,9 @@ class Latencies:
         if system and self.sessions.options.cluster is not None and account not in self._sinks:
             self._sinks.add(account)
             prefix = self.plane.answers_prefix(self.plane.account(account)).decode()
-            self.plane.add_sink(self.plane.account(system), f"{PARTS_SUBJECT}{prefix}".encode(), self._on_parts)
+            self.plane.add_sink(
+                self.plane.account(system), f"{PARTS_SUBJECT}{prefix}".encode(), self._on_parts, kind=SinkKind.SYSTEM
+            )
 
     # What becomes of a request, as the plane tells it.
 
@@ -188,7 +191,7 @@ class Latencies:
         if not set(prefix + identity) <= set(DIGITS):
             return
         part = {"number": number_of(identity), "service": service_ns, "responder": responder}
-        self._send(system, PARTS_SUBJECT + prefix, part)
+        self._send(system, PARTS_SUBJECT + prefix, part, MessageOrigin.SERVER)
 
     # Metrics.
 
@@ -231,13 +234,15 @@ class Latencies:
         identity = "".join(self.rng.choices(DIGITS, k=ID_CHARS))
         head = {"type": METRIC, "id": identity, "timestamp": format_time(self.sessions.clock.unix_ns())}
         header = {"header": dict(sorted(sample.header.items()))} if sample.header else {}
-        self._send(sample.exporter, sample.to, head | who | header | {"start": sample.start} | times)
+        self._send(
+            sample.exporter, sample.to, head | who | header | {"start": sample.start} | times, MessageOrigin.ADVISORY
+        )
 
-    def _send(self, account: str, subject: str, document: Document) -> None:
-        self.later(partial(self._publish, account, subject.encode(), orjson.dumps(document)))
+    def _send(self, account: str, subject: str, document: Document, origin: MessageOrigin) -> None:
+        self.later(partial(self._publish, account, subject.encode(), orjson.dumps(document), origin))
 
-    def _publish(self, account: str, subject: bytes, payload: bytes) -> None:
-        self.plane.send(self.plane.account(account), subject, payload=payload)
+    def _publish(self, account: str, subject: bytes, payload: bytes, origin: MessageOrigin) -> None:
+        self.plane.send(self.plane.account(account), subject, payload=payload, origin=origin)
 
     def _described(self, cid: int, *, detailed: bool) -> Document:
         """A client; without details its account and round trip time."""

@@ -9,6 +9,7 @@ from jetraft.api.plane._accounts import Account
 from jetraft.api.plane._delivery import deliver_run
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.store.stream._records import RecordReader
 
@@ -21,21 +22,28 @@ class PlaneOutbox:
     account: Account
     reactor: Reactor
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (the port's)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,
     ) -> int:
         """Deliver to the subscribers of `to`; returns the number of receivers, a peer node counting once."""
         self.reactor.kick_outside()
-        return self.plane.send(self.account, to, subject=subject, reply=reply, hdr=hdr, payload=payload)
+        return self.plane.send(self.account, to, subject=subject, reply=reply, hdr=hdr, payload=payload, origin=origin)
 
-    def send_batch(self, records: bytes) -> None:
+    def send_batch(self, records: bytes, *, origin: MessageOrigin = MessageOrigin.ANSWER) -> None:
         """Deliver the capture records of a batch, each to its subject."""
         self.reactor.kick_outside()
-        self.plane.send_batch(self.account, records)
+        self.plane.send_batch(self.account, records, origin=origin)
 
-    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
+    def has_interest(self, subject: bytes, queue: bytes = b"", *, origin: MessageOrigin = MessageOrigin.ANSWER) -> bool:
         """True when a subscriber on any node would receive it; with `queue`, a member of that queue group."""
-        return self.plane.has_interest(self.account, subject, queue)
+        return self.plane.has_interest(self.account, subject, queue, origin=origin)
 
     def is_subscribed(self, subject: bytes) -> bool:
         """True when somebody on any node has subscribed to exactly this subject."""
@@ -47,11 +55,17 @@ class PlaneOutbox:
         return max(waiting, *map(self.reactor.route_bytes, routes)) if routes else waiting
 
     def add_sink(
-        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+        self,
+        subject: bytes,
+        handler: Callable[[bytes], None],
+        *,
+        kind: SinkKind,
+        queue: bytes = b"",
+        local_only: bool = False,
     ) -> int:
         """Call `handler` once a turn with the messages published to a subject; returns a handle."""
         self.reactor.kick_outside()
-        return self.plane.add_sink(self.account, subject, handler, queue=queue, local_only=local_only)
+        return self.plane.add_sink(self.account, subject, handler, kind=kind, queue=queue, local_only=local_only)
 
     def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:
         """Capture another subject into the same batches, so that messages of both keep their order."""
@@ -60,7 +74,7 @@ class PlaneOutbox:
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
         """The same for what a consumer delivers to a subject: messages keep the subjects that they are stored under."""
-        handle = self.add_sink(subject, handler)
+        handle = self.add_sink(subject, handler, kind=SinkKind.DELIVERIES)
         self.plane.show_subjects(handle)
         return handle
 

@@ -33,6 +33,7 @@ DETOURS_CHECK_S = 1.0  # a detour that the node between has refused is tried aga
 WEB_URLS_KEY = "websocket_urls"  # of a node's metadata: where its clients over WebSocket connect
 ACCOUNTS_KEY = "accounts"  # of a node's metadata: it understands route records of accounts other than `$G`
 PERMISSIONS_KEY = "route_permissions"  # the same: `import` and `export` of its cluster block
+ORIGINS_KEY = "origins"  # the same: it reads the origin of a message in its record, and writes it to those that do
 TRACES_KEY = "traces"  # the same: it delivers nothing that is for a trace only
 FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
 
@@ -150,6 +151,7 @@ class Routes:
         """Listen to the mesh; call before it runs."""
         self.mesh.describe(ACCOUNTS_KEY, True)  # noqa: FBT003  (a value)
         self.mesh.describe(TRACES_KEY, True)  # noqa: FBT003
+        self.mesh.describe(ORIGINS_KEY, True)  # noqa: FBT003
         if self.permissions is not None:
             self.permit(self.permissions)
         self.mesh.describe(WEB_URLS_KEY, list(self.sessions.web_urls))
@@ -206,6 +208,8 @@ class Routes:
         peer, route = self.mesh.peers.get(node), self.by_node.get(node)
         if route is not None and peer is not None and peer.metadata.get(TRACES_KEY):
             self.plane.open_traces(route)
+        if route is not None and peer is not None and peer.metadata.get(ORIGINS_KEY):
+            self.plane.open_origins(route)
         if route is not None and peer is not None and peer.metadata.get(ACCOUNTS_KEY):
             self.plane.open_accounts(route)
             self.reactor.kick_outside()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.ids import ALPHABET, GLOBAL_ACCOUNT
 from jetraft.store.model.jsoncodec import encode
@@ -70,8 +71,12 @@ class NodeAdvisories:
 
     def _tell(self, subject: str, kind: str, **fields: object) -> None:
         outbox, to = self._system_outbox, (SUBJECT_PREFIX + subject).encode()
-        if outbox is not None and outbox.has_interest(to):
-            outbox.send(to, payload=encode(_envelope(kind, self._clock, self._rng) | fields | _of_domain(self.domain)))
+        if outbox is not None and outbox.has_interest(to, origin=MessageOrigin.ADVISORY):
+            outbox.send(
+                to,
+                payload=encode(_envelope(kind, self._clock, self._rng) | fields | _of_domain(self.domain)),
+                origin=MessageOrigin.ADVISORY,
+            )
 
     @property
     def _system_outbox(self) -> Outbox | None:
@@ -238,20 +243,22 @@ class Advisories:
 
     def is_wanted(self, subject: str) -> bool:
         """Whether anything has subscribed to events of this kind."""
-        return self._outbox.has_interest((SUBJECT_PREFIX + subject).encode())
+        return self._outbox.has_interest((SUBJECT_PREFIX + subject).encode(), origin=MessageOrigin.ADVISORY)
 
     def _tell(self, subject: str, kind: str, fields: Mapping[str, object], *, also_system: bool = False) -> None:
         to = (SUBJECT_PREFIX + subject).encode()
         system = self._system if also_system else None
-        is_wanted = self._outbox.has_interest(to)
-        is_wanted_by_system = system is not None and system.has_interest(to)
+        is_wanted = self._outbox.has_interest(to, origin=MessageOrigin.ADVISORY)
+        is_wanted_by_system = system is not None and system.has_interest(to, origin=MessageOrigin.ADVISORY)
         if not is_wanted and not is_wanted_by_system:
             return
         head, tail = _envelope(kind, self._clock, self._rng), _of_domain(self._domain)
         if is_wanted:
-            self._outbox.send(to, payload=encode({**head, **fields, **tail}))
+            self._outbox.send(to, payload=encode({**head, **fields, **tail}), origin=MessageOrigin.ADVISORY)
         if system is not None and is_wanted_by_system:
-            system.send(to, payload=encode({**head, "account": self._account, **fields, **tail}))
+            system.send(
+                to, payload=encode({**head, "account": self._account, **fields, **tail}), origin=MessageOrigin.ADVISORY
+            )
 
     def _span(self, began_ns: int) -> dict[str, str]:
         return {"start": format_time(began_ns), "end": format_time(self._clock.unix_ns())}

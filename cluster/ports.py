@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -69,22 +71,30 @@ class DeliveryRun:
 class Outbox(Protocol):
     """The plane, seen from below, by one account: routing, interest and capture. Nothing crosses to another account."""
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (a message, and on whose behalf)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,
     ) -> int:
         """Deliver to the subscribers of `to` on any node, who see `subject` (`to` when None).
 
+        `origin` says on whose behalf, and so which sinks are reached (capture/reach.py); an answer reaches the fewest.
         Returns the number of receivers (local subscriptions plus nodes with interest); 0 means no interest.
         """
 
-    def send_batch(self, records: bytes) -> None:
+    def send_batch(self, records: bytes, *, origin: MessageOrigin = MessageOrigin.ANSWER) -> None:
         """Deliver many messages in one call: capture records back to back, each sent to the subject that it carries.
 
         This is how a frame's publish acks leave. A record's origin is 0.
         """
 
-    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
-        """Say whether a subscriber on any node would receive a message sent to this subject.
+    def has_interest(self, subject: bytes, queue: bytes = b"", *, origin: MessageOrigin = MessageOrigin.ANSWER) -> bool:
+        """Say whether a subscriber on any node would receive a message of this origin sent to this subject.
 
         With `queue`: whether a member of that queue group would.
         """
@@ -99,10 +109,17 @@ class Outbox(Protocol):
         """
 
     def add_sink(
-        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+        self,
+        subject: bytes,
+        handler: Callable[[bytes], None],
+        *,
+        kind: SinkKind,
+        queue: bytes = b"",
+        local_only: bool = False,
     ) -> int:
         """Capture what is published to a subject; the handler gets one batch of capture records per turn.
 
+        `kind` says who is heard (capture/reach.py).
         `local_only` captures what enters at this node, or comes from another one that has not heard yet that an
         interest ended, and announces no interest to the others. Returns a handle.
         """
@@ -175,7 +192,9 @@ def deliver_one_by_one(outbox: Outbox, run: DeliveryRun, source: MessageSource) 
         if run.pin_id is not None:
             hdr = with_header(hdr, b"Nats-Pin-Id: " + run.pin_id.encode())
         reply = b"%s%d.%d.%d.%d.%d" % (run.ack_prefix, count, stream_seq, consumer_seq, message.ts_ns, num_pending)
-        outbox.send(run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload)
+        outbox.send(
+            run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload, origin=MessageOrigin.DELIVERY
+        )
     return found
 
 

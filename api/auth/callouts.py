@@ -26,6 +26,7 @@ from jetraft.api.reactor import Reactor
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import TlsState
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.versioning import SERVER_VERSION
@@ -100,7 +101,7 @@ class Callouts:
         if found is None:
             assert self._outboxes is not None
             found = self._listening[account] = self._outboxes(account)
-            found.add_sink(f"{self._inbox}.*".encode(), partial(self._on_batch, account))
+            found.add_sink(f"{self._inbox}.*".encode(), partial(self._on_batch, account), kind=SinkKind.REPLY)
         return found
 
     def _sealer(self, rules: CalloutRules) -> "SealingKeys | None":
@@ -219,7 +220,9 @@ class Callouts:
         reply, hdr, sealer = f"{self._inbox}.{word}".encode(), b"", self._sealer(rules)
         if sealer is not None:
             token, hdr = sealer.seal(token), XKEY_HEADER % sealer.public.encode()
-        self._outbox(rules.account).send(SUBJECT.encode(), reply=reply, hdr=hdr, payload=token)
+        self._outbox(rules.account).send(
+            SUBJECT.encode(), reply=reply, hdr=hdr, payload=token, origin=MessageOrigin.SERVER
+        )
 
     def _has_room(self, ip: str) -> bool:
         """Whether one more may be asked about, after those that have gone are forgotten."""

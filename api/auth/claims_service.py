@@ -30,6 +30,7 @@ from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logger import Logger
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 UPDATES: Final = ("$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE")
@@ -89,7 +90,8 @@ class ClaimsService:
             handles.append(self._listen(LOOKUP, self._on_batch))
             handles.append(self._listen(PACK, self._on_batch, queue=RESPONDER))
         if self.compares:
-            handles += [self._listen(subject, self._on_batch) for subject in (COMPARE, FOUND, self.inbox.decode())]
+            handles += [self._listen(subject, self._on_batch) for subject in (COMPARE, FOUND)]
+            handles.append(self.outbox.add_sink(self.inbox, self._on_batch, kind=SinkKind.REPLY))
             watch = self.outbox.watch_interest(COMPARE.encode(), self._peers_changed)
         try:
             async with trio.open_nursery() as nursery:
@@ -113,13 +115,15 @@ class ClaimsService:
     async def take(self, account: SignedAccount) -> None:
         """An account was looked up: it is kept, in force, and the other nodes are told. Raises TokenError, OSError."""
         await self._store(account)
-        self.outbox.send(FOUND.encode(), payload=f"{account.claims.subject}|{account.token}".encode())
+        self.outbox.send(
+            FOUND.encode(), payload=f"{account.claims.subject}|{account.token}".encode(), origin=MessageOrigin.SERVER
+        )
 
     def _peers_changed(self) -> None:
         self._compare.set()
 
     def _listen(self, subject: str, handler: Callable[[bytes], None], *, queue: bytes = b"") -> int:
-        return self.outbox.add_sink(subject.encode(), handler, queue=queue)
+        return self.outbox.add_sink(subject.encode(), handler, kind=SinkKind.SYSTEM, queue=queue)
 
     def _on_batch(self, batch: bytes) -> None:
         """Take over the requests of a turn; what does not fit is refused."""
@@ -268,7 +272,9 @@ class ClaimsService:
     async def _compare_often(self) -> None:
         """Ask the other nodes at once when one comes, and again every `interval`."""
         while True:
-            self.outbox.send(COMPARE.encode(), reply=self.inbox, payload=self.registry.digest())
+            self.outbox.send(
+                COMPARE.encode(), reply=self.inbox, payload=self.registry.digest(), origin=MessageOrigin.SERVER
+            )
             with trio.move_on_after(self.resolver.interval_ns / NS_PER_S):
                 await self._compare.wait()
             self._compare = trio.Event()

@@ -13,6 +13,7 @@ import trio
 from jetraft.api.auth.token_source import AccountLookupError
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 
 
 @attrs.define(eq=False)
@@ -36,12 +37,12 @@ class PeerSource:
     async def fetch(self, key: str) -> bytes:
         """The token that another server has. Raises AccountLookupError."""
         if self._sink is None:
-            self._sink = self.outbox.add_sink(f"{self.inbox}.*".encode(), self._on_batch)
+            self._sink = self.outbox.add_sink(f"{self.inbox}.*".encode(), self._on_batch, kind=SinkKind.REPLY)
         word, question = str(next(self._numbers)), _Question()
         self._asked[word] = question
         try:
             to = f"$SYS.REQ.ACCOUNT.{key}.CLAIMS.LOOKUP".encode()
-            question.left = self.outbox.send(to, reply=f"{self.inbox}.{word}".encode())
+            question.left = self.outbox.send(to, reply=f"{self.inbox}.{word}".encode(), origin=MessageOrigin.SERVER)
             if question.left:
                 with trio.fail_after(self.timeout_s):
                     await question.done.wait()

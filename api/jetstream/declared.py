@@ -15,6 +15,7 @@ import orjson
 import trio
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:
@@ -70,9 +71,14 @@ async def _ask(stream: DeclaredStream, outbox: Outbox, reply: bytes) -> dict[str
         found.extend(answer.payload for answer in captures(batch))
         is_answered.set()
 
-    sink = outbox.add_sink(reply, partial(answered, found))
+    sink = outbox.add_sink(reply, partial(answered, found), kind=SinkKind.REPLY)
     try:
-        outbox.send(f"$JS.API.STREAM.CREATE.{stream.name}".encode(), reply=reply, payload=stream.body)
+        outbox.send(
+            f"$JS.API.STREAM.CREATE.{stream.name}".encode(),
+            reply=reply,
+            payload=stream.body,
+            origin=MessageOrigin.SERVER,
+        )
         with trio.move_on_after(ANSWER_WAIT_S):
             await is_answered.wait()
     finally:

@@ -29,6 +29,7 @@ from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model import errors, message
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType, answer
@@ -145,7 +146,9 @@ class ApiGateway:
         if account not in self._outboxes:
             self._outboxes[account] = self._new_outbox(account)
         outbox, handler = self._outboxes[account], partial(self.on_batch, account)
-        self._sinks[account] = [outbox.add_sink(subject, handler, local_only=True) for subject in CAPTURED]
+        self._sinks[account] = [
+            outbox.add_sink(subject, handler, kind=SinkKind.API, local_only=True) for subject in CAPTURED
+        ]
 
     def _end(self, account: str) -> None:
         for handle in self._sinks.pop(account, ()):
@@ -269,7 +272,7 @@ class ApiGateway:
             counts, account = self._service.usages.api[captured.account], captured.account
             counts.requests += 1
             counts.errors += b'"error":{' in body[:ERROR_WITHIN_BYTES]
-            if body and self._outboxes[account].has_interest(AUDITS):
+            if body and self._outboxes[account].has_interest(AUDITS, origin=MessageOrigin.ADVISORY):
                 self._service.advisories.of(account).api_audit(
                     server=self._server_name,
                     client=partial(self._describe, captured.client, account),

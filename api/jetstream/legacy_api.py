@@ -17,6 +17,7 @@ import trio
 
 from jetraft.api.jetstream.legacy import BAD_REQUEST, BadLegacyRequestError, OldRequest, asked_of, next_of, refusal
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ class LegacyAccount:
         self._inbox = inbox
         self._waiting: dict[bytes, WaitingRequest] = {}  # by the subject of the answer, the oldest first
         self._number = 0
-        self._sinks = [outbox.add_sink(subject, self._on_requests, local_only=True) for subject in CAPTURED]
-        self._sinks.append(outbox.add_sink(inbox + b".*", self._on_answers))
+        self._sinks = [
+            outbox.add_sink(subject, self._on_requests, kind=SinkKind.API, local_only=True) for subject in CAPTURED
+        ]
+        self._sinks.append(outbox.add_sink(inbox + b".*", self._on_answers, kind=SinkKind.REPLY))
 
     def end(self) -> None:
         """Stop listening."""
@@ -81,7 +84,9 @@ class LegacyAccount:
         following = next_of(tokens)
         if following:
             if self._is_allowed(following, request.origin, request.reply):
-                self._outbox.send(following.encode(), reply=request.reply, payload=request.payload)
+                self._outbox.send(
+                    following.encode(), reply=request.reply, payload=request.payload, origin=MessageOrigin.SERVER
+                )
             return
         try:
             asked = asked_of(tokens, request.payload)
@@ -110,7 +115,7 @@ class LegacyAccount:
         self._number += 1
         inbox = b"%s.%d" % (self._inbox, self._number)
         self._waiting[inbox] = WaitingRequest(asked=asked, reply=reply, origin=origin, since_s=now_s)
-        self._outbox.send(asked.subject.encode(), reply=inbox, payload=asked.body)
+        self._outbox.send(asked.subject.encode(), reply=inbox, payload=asked.body, origin=MessageOrigin.SERVER)
 
     def _on_answers(self, batch: bytes) -> None:
         for answer in captures(batch):

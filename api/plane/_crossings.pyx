@@ -18,6 +18,7 @@ from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._transforms cimport transform_free, transform_subject
 from jetraft.api.plane._types cimport (
     CROSSINGS_MAX,
+    FROM_ANSWER,
     MEASURE_ANSWER,
     MEASURE_REQUEST,
     MEASURE_UNHEARD,
@@ -32,6 +33,7 @@ from jetraft.api.plane._types cimport (
     conn_t,
     crossing_t,
     export_t,
+    is_judged,
     msg_t,
     plane_t,
     room_t,
@@ -226,6 +228,7 @@ cdef uint32_t give_back(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg
         answer.measured = 0
         plane.measure(plane, MEASURE_ANSWER, answer.id, origin, NULL, NULL)
     memcpy(room.subject, reply_of(answer), n)
+    there.origin = FROM_ANSWER if is_judged(msg.origin) else msg.origin    # its sender has no permissions there
     if map_there(plane, to, room.subject, n, &there, room):
         end_trace(plane, &there, room)
         further = expect_answer(plane, msg, &there, to, acct, service, room)

@@ -20,7 +20,7 @@ cdef uint32_t give_group(
     plane_t* plane, match_t* match, group_t* group, conn_t* origin, msg_t* msg, bint local, route_t** chosen
 ) noexcept nogil
 cdef void unlink_sid(sub_t* sub) noexcept nogil
-cdef void capture(plane_t* plane, sink_t* sink, uint32_t origin, msg_t* msg) noexcept nogil
+cdef bint capture(plane_t* plane, sink_t* sink, uint32_t client, msg_t* msg) noexcept nogil
 cdef uint32_t send_to_routes(
     plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg, pick_t* picks, uint32_t pick_count
 ) noexcept nogil

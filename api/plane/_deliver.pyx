@@ -13,11 +13,11 @@ from libc.string cimport memcmp, memcpy
 
 from jetraft.api.plane._accounts cimport tell_account
 from jetraft.api.plane._answers cimport note_reply
-from jetraft.api.plane._leaf_out cimport name_origin, note_leaf, pick_leaf, send_to_leafs
+from jetraft.api.plane._leaf_out cimport may_be_asked, name_origin, note_leaf, pick_leaf, send_to_leafs
 from jetraft.api.plane._permissions cimport may_receive
 from jetraft.api.plane._request_info cimport copy_without_info
 from jetraft.api.plane._route_record cimport ROUTE_ACCOUNT_INTEREST, ROUTE_ACCOUNT_MESSAGE, ROUTE_HEAD_BYTES
-from jetraft.api.plane._route_record cimport ROUTE_INTEREST, ROUTE_MESSAGE, RouteHead
+from jetraft.api.plane._route_record cimport ROUTE_INTEREST, ROUTE_MESSAGE, ROUTE_ORIGIN_SHIFT, RouteHead
 from jetraft.api.plane._route_permissions cimport is_kept_back, may_import
 from jetraft.api.plane._shadows cimport shown_by
 from jetraft.api.plane._sublist cimport sublist_match, sublist_match_once
@@ -27,7 +27,9 @@ from jetraft.api.plane._types cimport (
     SUB_CLIENT,
     SUB_LEAF,
     SUB_LEAF_SHADOW,
+    SINK_SERVICE,
     SUB_ROUTE,
+    SUB_SERVICE,
     SUB_SHADOW,
     SUB_SINK,
     acct_t,
@@ -41,6 +43,7 @@ from jetraft.api.plane._types cimport (
     plain_of,
     plane_t,
     queue_t,
+    reaches,
     route_t,
     shadow_of,
     sink_t,
@@ -199,6 +202,10 @@ cdef void send_to_route(
     if acct.id != 0:
         tell_account(plane, route, acct)
         kind = ROUTE_ACCOUNT_MESSAGE
+    if route.knows_origins:
+        kind |= msg.origin << ROUTE_ORIGIN_SHIFT
+    elif not may_be_asked(msg):
+        return
     if same:
         msg.shown_len = 0
     length = head_bytes(acct) + msg.subject_len + msg.shown_len + msg.reply_len + msg.size
@@ -226,14 +233,18 @@ cdef void send_to_route(
 
 # -- local receivers
 
-cdef void capture(plane_t* plane, sink_t* sink, uint32_t origin, msg_t* msg) noexcept nogil:
-    """Append a capture record to a sink's batch."""
+cdef bint capture(plane_t* plane, sink_t* sink, uint32_t client, msg_t* msg) noexcept nogil:
+    """Append a capture record to a sink's batch; False when the message does not reach it."""
     cdef const char* subject = msg.shown if sink.shown else msg.subject
     cdef uint16_t subject_len = msg.shown_len if sink.shown else msg.subject_len
     cdef uint32_t length = capture_bytes(subject_len, msg.reply_len, msg.size)
-    cdef char* head = buf_reserve(&sink.buf, length)
-    cdef char* w = write_capture_head(head, subject_len, msg.reply_len, msg.hdr_len, msg.size - msg.hdr_len, origin)
+    cdef char* head
+    cdef char* w
     cdef uint32_t kept
+    if not reaches(sink.admits, msg.origin):
+        return False
+    head = buf_reserve(&sink.buf, length)
+    w = write_capture_head(head, subject_len, msg.reply_len, msg.hdr_len, msg.size - msg.hdr_len, client)
     memcpy(w, subject, subject_len)
     w += subject_len
     memcpy(w, msg.reply, msg.reply_len)
@@ -244,12 +255,13 @@ cdef void capture(plane_t* plane, sink_t* sink, uint32_t origin, msg_t* msg) noe
         kept = <uint32_t>copy_without_info(msg.data, msg.hdr_len, w, False)
         memcpy(w + kept, msg.data + msg.hdr_len, msg.size - msg.hdr_len)
         length -= msg.hdr_len - kept
-        write_capture_head(head, subject_len, msg.reply_len, kept, msg.size - msg.hdr_len, origin)
+        write_capture_head(head, subject_len, msg.reply_len, kept, msg.size - msg.hdr_len, client)
     sink.buf.end += length
     sink.msgs += 1
     if not sink.dirty:
         sink.dirty = 1
         push_ptr(&plane.dirty_sinks, sink)
+    return True
 
 
 cdef uint32_t give(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexcept nogil:
@@ -272,15 +284,15 @@ cdef uint32_t give(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexc
 cdef uint32_t give_elsewhere(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexcept nogil:
     """Deliver to a sink, or to the owner of a shadow; leaf nodes, and then other accounts, wait until all here have it."""
     if sub.kind == SUB_SINK:
-        capture(plane, sub.of.sink, 0 if origin == NULL else <uint32_t>origin.cid, msg)
-        return 1
+        return capture(plane, sub.of.sink, 0 if origin == NULL else <uint32_t>origin.cid, msg)
     if sub.kind == SUB_SHADOW:
         return give_shadow(plane, sub, origin, msg)
     if sub.kind == SUB_LEAF:
         return note_leaf(plane, sub, NULL, origin, msg)
     if sub.kind == SUB_LEAF_SHADOW:
         return note_leaf(plane, sub.of.main, shadow_of(sub).by.shown, origin, msg)
-    push_ptr(&plane.crossings, sub)
+    if sub.kind != SUB_SERVICE or reaches(plane.admits[SINK_SERVICE], msg.origin):
+        push_ptr(&plane.crossings, sub)
     return 0
 
 

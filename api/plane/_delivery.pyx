@@ -11,7 +11,7 @@ from jetraft.api.plane._accounts cimport Account
 from jetraft.api.plane._deliver cimport deliver, match_for
 from jetraft.api.plane._plane cimport Plane
 from jetraft.api.plane._text cimport jr_utoa
-from jetraft.api.plane._types cimport CONN_OPEN, SUB_CLIENT, acct_t, conn_t, match_t, msg_t, plain_of, plane_t, sub_t
+from jetraft.api.plane._types cimport CONN_OPEN, FROM_DELIVERY, SUB_CLIENT, acct_t, conn_t, match_t, msg_t, plain_of, plane_t, sub_t
 from jetraft.api.plane._writer cimport conn_send, emit_message
 from jetraft.store.frames._frame cimport Record
 from jetraft.store.stream._records cimport RecordReader
@@ -72,6 +72,7 @@ cdef class Envelope:
         self.msg.subject = PyBytes_AS_STRING(to)
         self.msg.subject_len = <uint16_t>PyBytes_GET_SIZE(to)
         self.msg.reply = self.reply
+        self.msg.origin = FROM_DELIVERY
         self.plane = &plane.p
         self.acct = account.within(self.plane)
         # The answer holds for the whole run: nothing looks another subject up, and ended subscriptions are skipped.

@@ -17,6 +17,7 @@ from jetraft.api.plane._leaf_out cimport send_to_leafs
 from jetraft.api.plane._mappings cimport map_published
 from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._types cimport (
+    FROM_DELIVERY,
     SUB_ROUTE,
     TRACE_DROPPED,
     acct_t,
@@ -66,6 +67,7 @@ cdef void find_shown(msg_t* msg) noexcept nogil:
             msg.shown = msg.reply + i + 1
             msg.shown_len = <uint16_t>(msg.reply_len - i - 1)
             msg.reply_len = i
+            msg.origin = FROM_DELIVERY
             return
 
 

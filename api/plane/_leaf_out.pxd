@@ -11,4 +11,5 @@ cdef uint32_t note_leaf(plane_t* plane, sub_t* sub, transform_t* shown, conn_t* 
 cdef uint32_t pick_leaf(
     plane_t* plane, match_t* match, group_t* group, conn_t* origin, msg_t* msg, uint64_t random, bint from_route
 ) noexcept nogil
+cdef bint may_be_asked(msg_t* msg) noexcept nogil
 cdef void send_to_leafs(plane_t* plane, msg_t* msg) noexcept nogil

@@ -6,7 +6,7 @@ queue group behind such a connection gets a message only when there is none in t
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from jetraft.api.plane._grants cimport EMPTY_TOKENS, look_up
 from jetraft.api.plane._text cimport jr_utoa
@@ -19,6 +19,7 @@ from jetraft.api.plane._types cimport (
     SUB_ROUTE,
     conn_t,
     group_t,
+    is_judged,
     leaf_pick_t,
     leaf_t,
     match_t,
@@ -88,11 +89,38 @@ cdef bint may_leave(conn_t* conn, msg_t* msg) noexcept nogil:
     return not look_up(conn.perms.subscribe_deny, msg.subject, msg.subject_len, EMPTY_TOKENS, queue).plain
 
 
+cdef inline bint starts(const char* p, Py_ssize_t n, const char* word, Py_ssize_t length) noexcept nogil:
+    return n >= length and memcmp(p, word, length) == 0
+
+
+cdef bint is_for_server(const char* p, Py_ssize_t n) noexcept nogil:
+    """Whether a subject is of requests to a server, of any domain, or of acknowledgements."""
+    cdef const char* dot
+    if n < 5 or p[0] != c"$":
+        return False
+    if memcmp(p, b"$JS.", 4) != 0:
+        return starts(p, n, b"$SYS.", 5)
+    p += 4
+    n -= 4
+    if starts(p, n, b"API.", 4) or starts(p, n, b"ACK.", 4) or starts(p, n, b"FC.", 3) or starts(p, n, b"SNAPSHOT.", 9):
+        return True
+    dot = <const char*>memchr(p, c".", n)
+    return dot != NULL and starts(dot + 1, n - (dot + 1 - p), b"API.", 4)
+
+
+cdef bint may_be_asked(msg_t* msg) noexcept nogil:
+    """Whether the server at the other end may take a message for what its sender may publish: it is not told who that is.
+
+    So nothing that was not judged reaches its API.
+    """
+    return is_judged(msg.origin) or not is_for_server(msg.subject, msg.subject_len)
+
+
 cdef bint is_open_for(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexcept nogil:
     cdef conn_t* conn = sub.of.conn
     if sub.closed or conn.state != CONN_OPEN or same_side(conn.leaf, origin):
         return False
-    return not is_cluster(conn.leaf, plane.origin, plane.origin_len) and may_leave(conn, msg)
+    return not is_cluster(conn.leaf, plane.origin, plane.origin_len) and may_leave(conn, msg) and may_be_asked(msg)
 
 
 cdef uint32_t add_due(plane_t* plane, leaf_t* leaf, transform_t* shown) noexcept nogil:

@@ -25,6 +25,7 @@ from jetraft.api.plane._types cimport (
     CLOSE_MAX_PAYLOAD,
     CLOSE_PROTOCOL,
     CONN_OPEN,
+    FROM_LEAF,
     LEAF_PICKS_MAX,
     SUB_LEAF,
     conn_t,
@@ -253,6 +254,7 @@ cdef Py_ssize_t message(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t 
     msg.data = p + body
     msg.size = <uint32_t>size
     msg.hdr_len = <uint32_t>hdr_len
+    msg.origin = FROM_LEAF
     deliver_from_leaf(plane, conn, &msg, &args[first], count - sizes - first)
     return body + size + 2
 

@@ -31,6 +31,7 @@ from jetraft.api.plane._types cimport (
     CLOSE_MAX_PAYLOAD,
     CLOSE_PROTOCOL,
     CONN_OPEN,
+    FROM_CLIENT,
     SUB_CLIENT,
     VIOLATES_PUBLISH,
     VIOLATES_REPLY,
@@ -160,6 +161,7 @@ cdef Py_ssize_t publish(
     msg.data = p + body
     msg.size = <uint32_t>size
     msg.hdr_len = <uint32_t>hdr_len
+    msg.origin = FROM_CLIENT
     if conn.pedantic and not (valid_subject(msg.subject, msg.subject_len) and is_literal(msg.subject, msg.subject_len)):
         emit_text(plane, conn, b"-ERR 'Invalid Publish Subject'\r\n", 32)
     conn.in_msgs += 1

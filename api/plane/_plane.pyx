@@ -108,6 +108,12 @@ cdef class Plane(Exchange):
         if address is not None:
             (<route_t*><size_t>address).knows_traces = 1
 
+    def open_origins(self, route_id):
+        """The peer reads the origins of messages, and says those of its own."""
+        address = self.routes.get(route_id)
+        if address is not None:
+            (<route_t*><size_t>address).knows_origins = 1
+
     cdef void _announce_all(self, route_t* route, bint others):
         """Tell the interest in `$G`, or in all other accounts."""
         cdef uint32_t i, j

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 
 from jetraft.api.plane._deliver cimport drop_subscription
 from jetraft.api.plane._sublist cimport sublist_match_once
-from jetraft.api.plane._types cimport SUB_CLIENT, conn_t, match_t, msg_t, plain_of, plane_t, sub_t
+from jetraft.api.plane._types cimport FROM_ANSWER, SUB_CLIENT, conn_t, match_t, msg_t, plain_of, plane_t, sub_t
 from jetraft.api.plane._writer cimport emit_message
 
 
@@ -29,6 +29,7 @@ cdef bint answer_no_responders(plane_t* plane, conn_t* conn, msg_t* msg) noexcep
     status.subject_len = status.shown_len = msg.reply_len
     status.reply = msg.reply
     status.reply_len = 0
+    status.origin = FROM_ANSWER
     status.data = text
     status.hdr_len = status.size = n
     match = sublist_match_once(plane, conn.acct, msg.reply, msg.reply_len)

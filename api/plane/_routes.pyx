@@ -16,7 +16,9 @@ from jetraft.api.plane._route_record cimport (
     ROUTE_ACCOUNT_MESSAGE,
     ROUTE_HEAD_BYTES,
     ROUTE_INTEREST,
+    ROUTE_KIND_MASK,
     ROUTE_MESSAGE,
+    ROUTE_ORIGIN_SHIFT,
     RouteHead,
 )
 from jetraft.api.plane._route_permissions cimport may_export
@@ -25,7 +27,7 @@ from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._text cimport valid_subject
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add, sublist_find_route
-from jetraft.api.plane._types cimport ACCOUNT_NAME_MAX, ACCOUNTS_MAX, SUB_ROUTE, TRACE_OFF, TRACE_ON
+from jetraft.api.plane._types cimport ACCOUNT_NAME_MAX, ACCOUNTS_MAX, FROM_CLIENT, FROM_DELIVERY, FROM_LINK, ORIGINS, SUB_ROUTE, TRACE_OFF, TRACE_ON
 from jetraft.api.plane._types cimport Tracing, acct_t, count_received, msg_t, plane_t, route_t, sub_t
 
 
@@ -48,10 +50,15 @@ cdef Py_ssize_t route_record(plane_t* plane, route_t* route, const char* p, Py_s
     cdef acct_t* acct = plane.global_acct
     cdef msg_t msg
     cdef Tracing tracing = TRACE_OFF
+    cdef uint8_t origin
     if n < ROUTE_HEAD_BYTES:
         return -1
     memcpy(&head, p, ROUTE_HEAD_BYTES)
     if head.length < ROUTE_HEAD_BYTES or head.length > n:
+        return -1
+    origin = head.kind >> ROUTE_ORIGIN_SHIFT
+    head.kind &= ROUTE_KIND_MASK
+    if origin >= ORIGINS or (origin and head.kind != ROUTE_MESSAGE and head.kind != ROUTE_ACCOUNT_MESSAGE):
         return -1
     if head.kind == ROUTE_ACCOUNT:
         return name_account(plane, route, &head, p + ROUTE_HEAD_BYTES)
@@ -93,6 +100,12 @@ cdef Py_ssize_t route_record(plane_t* plane, route_t* route, const char* p, Py_s
         msg.shown_len = msg.subject_len
     else:
         at += msg.shown_len
+    if origin:
+        msg.origin = origin
+    elif msg.shown != msg.subject:
+        msg.origin = FROM_DELIVERY
+    else:
+        msg.origin = FROM_CLIENT if route.knows_origins else FROM_LINK
     msg.reply = p + at
     msg.data = p + at + msg.reply_len
     msg.size = msg.hdr_len + head.payload_len

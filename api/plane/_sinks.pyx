@@ -13,9 +13,11 @@ from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tracing cimport serve_traces
 from jetraft.api.plane._tree cimport find_child, sublist_add
 from jetraft.api.plane._text cimport valid_subject
-from jetraft.api.plane._types cimport SUB_ANSWERS, SUB_LEAF_SHADOW, SUB_ROUTE, SUB_SERVICE, SUB_SHADOW, SUB_SINK, acct_t, match_t, msg_t, node_t, plain_of, sink_t, sub_t
+from jetraft.api.plane._types cimport FROM_ANSWER, FROM_TRACE, SINK_REPLY, SINK_SERVICE, SUB_ANSWERS, SUB_LEAF_SHADOW, SUB_ROUTE, SUB_SERVICE, SUB_SHADOW, SUB_SINK, acct_t, group_t, match_t, msg_t, node_t, plain_of, plane_t, reaches, sink_t, sub_t
 from jetraft.api.plane._writer cimport buf_free, push_ptr
 from jetraft.cluster.capture._capture cimport Captured, read_capture
+
+from jetraft.cluster.capture.reach import SinkKind, admitted_by
 
 
 cdef size_t bytes_waiting(sub_t* sub, list routes):
@@ -30,16 +32,30 @@ cdef size_t bytes_waiting(sub_t* sub, list routes):
     return sub.of.conn.out.end - sub.of.conn.out.start
 
 
+cdef bint is_reached(plane_t* plane, sub_t* sub, uint8_t origin) noexcept nogil:
+    """Whether a message of this origin would be given to a subscription."""
+    if sub.kind == SUB_SHADOW:
+        sub = sub.of.main
+    if sub.kind == SUB_SINK:
+        return reaches(sub.of.sink.admits, origin)
+    return sub.kind != SUB_SERVICE or reaches(plane.admits[SINK_SERVICE], origin)
+
+
 cdef class Sinks(Connections):
     """Connections, with sinks and publishing from Python."""
 
     def __cinit__(self, **_options):
         self.sinks = {}
         self.sink_ptrs = {}
+        for kind in SinkKind:
+            self.p.admits[kind] = admitted_by(kind)
         serve_traces(&self.p)
 
-    def add_sink(self, Account account not None, bytes subject, handler, *, bytes queue=b"", bint local_only=False):
-        """Subscribe `handler` (called with a capture batch once a turn); returns the handle for remove_sink."""
+    def add_sink(self, Account account not None, bytes subject, handler, *, unsigned int kind=SINK_REPLY, bytes queue=b"", bint local_only=False):
+        """Subscribe `handler` (called with a capture batch once a turn); returns the handle for remove_sink.
+
+        `kind` (SinkKind of cluster/capture/reach.py) says who is heard.
+        """
         cdef acct_t* acct = account.within(&self.p)
         cdef sink_t* sink
         if not valid_subject(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
@@ -50,6 +66,7 @@ cdef class Sinks(Connections):
         self.next_id += 1
         sink.id = self.next_id
         sink.acct = acct
+        sink.admits = self.p.admits[kind]
         push_ptr(&self.p.sinks, sink)
         self.sinks[sink.id] = handler
         self.sink_ptrs[sink.id] = <size_t>sink
@@ -148,12 +165,15 @@ cdef class Sinks(Connections):
         self.traces = []
         for trace in traces:
             hdr, payload = trace.encoded()
-            self.send(self.account(trace.account), trace.dest, hdr=hdr, payload=payload)
+            self.send(self.account(trace.account), trace.dest, hdr=hdr, payload=payload, origin=FROM_TRACE)
 
     # -- publishing from Python
 
-    def send(self, Account account not None, bytes to, *, bytes subject=None, bytes reply=b"", bytes hdr=b"", bytes payload=b""):
-        """Deliver to the subscribers of `to`, who see `subject`; returns the number of receivers, a peer counting once."""
+    def send(self, Account account not None, bytes to, *, bytes subject=None, bytes reply=b"", bytes hdr=b"", bytes payload=b"", uint8_t origin=FROM_ANSWER):
+        """Deliver to the subscribers of `to`, who see `subject`; returns the number of receivers, a peer counting once.
+
+        `origin` (MessageOrigin of cluster/capture/reach.py) says on whose behalf, and with it which sinks are reached.
+        """
         cdef acct_t* acct = account.within(&self.p)
         cdef msg_t msg
         cdef bytes data = hdr + payload if hdr else payload
@@ -170,9 +190,10 @@ cdef class Sinks(Connections):
         msg.data = PyBytes_AS_STRING(data)
         msg.hdr_len = <uint32_t>PyBytes_GET_SIZE(hdr)
         msg.size = <uint32_t>PyBytes_GET_SIZE(data)
+        msg.origin = origin
         return deliver(&self.p, acct, NULL, &msg, match_for(&self.p, acct, msg.subject, msg.subject_len))
 
-    def send_batch(self, Account account not None, bytes records):
+    def send_batch(self, Account account not None, bytes records, *, uint8_t origin=FROM_ANSWER):
         """Deliver capture records back to back, each to the subject that it carries; returns the receivers in all."""
         cdef acct_t* acct = account.within(&self.p)
         cdef const char* p = PyBytes_AS_STRING(records)
@@ -180,6 +201,7 @@ cdef class Sinks(Connections):
         cdef uint64_t taken = 0
         cdef Captured record
         cdef msg_t msg
+        msg.origin = origin
         while at < n:
             if not read_capture(<const uint8_t*>p + at, n - at, &record):
                 raise ValueError(f"malformed capture record at byte {at} of {n}")
@@ -194,16 +216,23 @@ cdef class Sinks(Connections):
             at += record.length
         return taken
 
-    def has_interest(self, Account account not None, bytes subject, bytes queue=b""):
-        """True when a client, a sink or a peer wants messages of this subject of the account; as members of `queue`."""
+    def has_interest(self, Account account not None, bytes subject, bytes queue=b"", *, uint8_t origin=FROM_ANSWER):
+        """True when a client, a sink or a peer would receive a message of this origin on a subject; as a member of `queue`."""
         cdef acct_t* acct = account.within(&self.p)
         cdef match_t* match = match_for(&self.p, acct, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
-        cdef uint32_t i
+        cdef group_t* group
+        cdef uint32_t i, k
         if not queue:
-            return match.count > 0 or match.group_count > 0
+            for i in range(match.count):
+                if is_reached(&self.p, plain_of(match)[i], origin):
+                    return True
         for i in range(match.group_count):
-            if match.groups[i].count and match.groups[i].name[:match.groups[i].name_len] == queue:
-                return True
+            group = &match.groups[i]
+            if queue and group.name[:group.name_len] != queue:
+                continue
+            for k in range(group.count):
+                if is_reached(&self.p, match.members[group.first + k], origin):
+                    return True
         return False
 
     def is_subscribed(self, Account account not None, bytes subject):

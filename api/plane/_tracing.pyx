@@ -207,8 +207,7 @@ cdef bint capture_traced(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg,
         hdr = trace.to_stream(owner.trace_streams[sub.of.sink.id], msg.data[:msg.hdr_len])
         if PyBytes_GET_SIZE(hdr) != <Py_ssize_t>msg.hdr_len or not trace.only:
             put_headers(owner, &changed, hdr)
-        capture(plane, sub.of.sink, TRACED_ORIGIN | number | (TRACED_ONLY if trace.only else 0), &changed)
-        return True
+        return capture(plane, sub.of.sink, TRACED_ORIGIN | number | (TRACED_ONLY if trace.only else 0), &changed)
     if is_api:
         trace.to_api(msg.subject[:msg.subject_len])
     if trace.only:

@@ -22,6 +22,21 @@ cdef enum SubKind:
     SUB_SERVICE = 6     # a service that the account imports
     SUB_ANSWERS = 7     # the answers to what came to the account through a service that it exports
 
+cdef enum:                  # MessageOrigin: who sends a message; the numbers of cluster/capture/reach.py
+    FROM_CLIENT = 0
+    FROM_LEAF = 1
+    FROM_LINK = 2
+    FROM_DELIVERY = 3
+    FROM_ANSWER = 4
+    FROM_TRACE = 7
+    FROM_SERVER = 9
+    ORIGINS = 10
+
+cdef enum:                  # SinkKind, likewise: what a receiver in this server takes messages for
+    SINK_REPLY = 4
+    SINK_SERVICE = 6
+    SINK_KINDS = 7
+
 cdef enum ConnState:
     CONN_OPEN = 0
     CONN_CLOSING = 1    # closed by us or by the peer; freed at the end of the turn
@@ -473,6 +488,7 @@ cdef struct sink_t:
     uint8_t closed
     uint8_t traced          # of a stream: a traced message carries the number of its trace as its origin
     uint8_t shown           # it takes a consumer's deliveries: under the subjects that a client would see
+    uint32_t admits         # the origins that reach it, a bit each
     buf_t buf               # capture records
     uint64_t msgs
     acct_t* acct
@@ -487,6 +503,7 @@ cdef struct route_t:
     sub_t* subs
     uint8_t knows_accounts  # the peer understands records of accounts other than `$G`
     uint8_t knows_traces    # the peer delivers nothing that is for a trace only
+    uint8_t knows_origins   # the peer reads the origin of a message in its record
     uint32_t* told_ids      # by slot: id of the account that the peer knows by that number; 0: of none
     uint32_t told_cap
     acct_t** heard          # by the peer's number; NULL: not in use
@@ -506,6 +523,7 @@ cdef struct msg_t:          # one message that is being delivered; it owns no me
     const char* data        # headers, then payload
     uint32_t hdr_len
     uint32_t size           # of data
+    uint8_t origin          # MessageOrigin
 
 cdef struct watch_t:        # a descriptor of another module, which ends the wait of a turn when it is ready
     int fd
@@ -549,6 +567,7 @@ cdef struct plane_t:
     uint16_t origin_len     # 0: none did
     group_t origin_mark     # tells peers of it, in the place of a queue group
     char origin_name[256]
+    uint32_t admits[7]      # SINK_KINDS: the origins that reach a kind of sink, a bit each
     uint8_t stays           # a hub sent what goes to another account now: not for peers
     uint8_t domain_len
     char domain[255]        # of JetStream: `$JS.<domain>.API.` is another name of `$JS.API.`
@@ -644,6 +663,16 @@ cdef struct plane_t:
     int spin_skipped        # waits without polling since it was suspended
     uint64_t cache_misses
     uint64_t stalls
+
+cdef inline bint reaches(uint32_t admits, uint8_t origin) noexcept nogil:
+    """Whether a message of this origin reaches what admits those."""
+    return (admits >> origin) & 1
+
+
+cdef inline bint is_judged(uint8_t origin) noexcept nogil:
+    """Whether the sender of a message was allowed to publish it, as far as it is known."""
+    return origin <= FROM_LINK or origin == FROM_SERVER
+
 
 cdef inline uint64_t next_random(plane_t* plane) noexcept nogil:
     """xorshift64*: cheap, and good enough to spread messages."""

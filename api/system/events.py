@@ -18,6 +18,7 @@ from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.reasons import Reason
 from jetraft.api.session import Closed, Session
 from jetraft.api.system.head import ServerHead, client_info
+from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
@@ -161,7 +162,7 @@ class SystemEvents:
         }
 
     def _is_wanted(self, subject: str) -> bool:
-        return self.outbox.has_interest(subject.encode(errors="replace"))
+        return self.outbox.has_interest(subject.encode(errors="replace"), origin=MessageOrigin.ADVISORY)
 
     def _send(self, subject: str, event: dict[str, Any]) -> None:
-        self.outbox.send(subject.encode(errors="replace"), payload=encode(event))
+        self.outbox.send(subject.encode(errors="replace"), payload=encode(event), origin=MessageOrigin.ADVISORY)

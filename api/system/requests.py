@@ -25,6 +25,7 @@ from jetraft.api.system.filters import ServerFilter
 from jetraft.api.system.head import ServerHead
 from jetraft.api.system.waiting import RequestLines, SystemRequest
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.store.model.gojson import Object
 from jetraft.store.model.jsoncodec import encode
 
@@ -109,11 +110,14 @@ class SystemRequests:
             outbox = self._outboxes[account] = self.new_outbox(account)
         first, *others = self.subjects() if account == self.system else OWN_PAGES
         handler = partial(self.on_batch, account)
-        handle = outbox.add_sink(first.encode(), handler)
+        handle = outbox.add_sink(first.encode(), handler, kind=SinkKind.SYSTEM)
         for subject in others:
             outbox.extend_sink(handle, subject.encode())
         # The node of the client answers that one alone, so other nodes are not told.
-        self._sinks[account] = handle, outbox.add_sink(USER_INFO.encode(), handler, local_only=True)
+        self._sinks[account] = (
+            handle,
+            outbox.add_sink(USER_INFO.encode(), handler, kind=SinkKind.SYSTEM, local_only=True),
+        )
 
     def _end(self, account: str) -> None:
         for handle in self._sinks.pop(account, ()):

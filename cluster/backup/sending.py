@@ -21,6 +21,7 @@ from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NA
 from jetraft.cluster.backup.consumers import pack_consumer
 from jetraft.cluster.backup.live_cut import CUT_NAME, pack_cut
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
 from jetraft.store.port import StoreError
@@ -128,7 +129,7 @@ class Sending:
 
     async def run(self) -> str:
         """Send everything; return what went wrong, nothing when all is well. The receiver has been told."""
-        sink = self._outbox.add_sink(self._ack_prefix + b">", self._on_acks)
+        sink = self._outbox.add_sink(self._ack_prefix + b">", self._on_acks, kind=SinkKind.ACK)
         try:
             await self._wait_for_interest()
             await self._send_archive()

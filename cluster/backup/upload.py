@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import SinkKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -47,7 +48,7 @@ class Upload:
         self._overrun = False
         self._ended = False
         self._woken = trio.Event()
-        self._sink: int | None = outbox.add_sink(subject, self._on_chunks)
+        self._sink: int | None = outbox.add_sink(subject, self._on_chunks, kind=SinkKind.API)
         self._in_use = b""  # where the chunk that is being used is to be acknowledged
         self.reply = b""
         self.bytes_received = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
 from jetraft.cluster.consumers.effects import ConsumerEffects
 from jetraft.cluster.consumers.key_lanes import KeyedPending
@@ -238,5 +239,5 @@ class Acknowledging:
 
     def _sample(self, seqs: Runs, now: Now, named: Mapping[int, int]) -> None:
         """Record how long these acks took, while the metric's subject has subscribers."""
-        if self._has_interest(self._metric):
+        if self._has_interest(self._metric, origin=MessageOrigin.ADVISORY):
             self._out.samples += samples_of(seqs, self.pending, now.mono_ns, named)

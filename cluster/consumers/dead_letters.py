@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.consumers.letter_form import letter_hdr
 from jetraft.cluster.state.commands import HandedOn
 from jetraft.cluster.state.headers import parse_seq
@@ -61,7 +62,7 @@ class DeadLetters:
         self._timer: TimerHandle | None = None
         token = "".join(self._site.rng.choice(ALPHABET) for _ in range(TOKEN_CHARS))
         self._reply = f"$JSC.R.{token}.".encode()
-        self._sink = self._site.outbox.add_sink(self._reply + b"*.*", self._on_answers)
+        self._sink = self._site.outbox.add_sink(self._reply + b"*.*", self._on_answers, kind=SinkKind.REPLY)
 
     def look(self) -> None:
         """Publish what was given up since."""
@@ -104,7 +105,9 @@ class DeadLetters:
         to = dead_letter_subject(prefix, stream, self._state.name).encode()
         reply = self._reply + b"%d.%d" % (seq, letter.given_up_ns)
         self._in_flight[seq] = letter
-        if not self._site.outbox.send(to, reply=reply, hdr=hdr, payload=message.payload):
+        if not self._site.outbox.send(
+            to, reply=reply, hdr=hdr, payload=message.payload, origin=MessageOrigin.EXTENSION
+        ):
             self._failed(f"no stream takes {to.decode()}")
         return True
 

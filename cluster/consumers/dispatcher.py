@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.capture._capture import capture_at, captures
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
 from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
@@ -116,9 +117,9 @@ class ConsumerDispatcher:
                 self._run(state)
         name, outbox = self.stream, self.site.outbox
         self._sinks = [
-            outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls),
-            outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks),
-            outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow),
+            outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls, kind=SinkKind.API),
+            outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks, kind=SinkKind.ACK),
+            outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow, kind=SinkKind.ACK),
         ]
         self._step(list(self._runners.values()), self.now())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.cluster.consumers.effects import AckSample
 from jetraft.store.model.config import AckPolicy
 from jetraft.store.model.gotime import format_time
@@ -44,7 +45,7 @@ def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequen
             "ack_time": sample.ack_ns,
             "deliveries": sample.deliveries,
         }
-        site.outbox.send(core.metric_subject, payload=encode(event))
+        site.outbox.send(core.metric_subject, payload=encode(event), origin=MessageOrigin.ADVISORY)
 
 
 def is_sampled(config: ConsumerConfig) -> bool:

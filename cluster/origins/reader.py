@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from jetraft.cluster.capture._capture import capture_at, captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.origins import asking
 from jetraft.cluster.origins.deliveries import Arrived, Deliveries, FlowControl
 from jetraft.store.model import errors
@@ -117,30 +118,41 @@ class OriginReader:
         self._stop()
         outbox, named = self._site.outbox, self.source.consumer
         reply = b"$JSC.R." + self._token().encode()
-        self._sinks = [outbox.add_sink(reply, self._on_answer)]
+        self._sinks = [outbox.add_sink(reply, self._on_answer, kind=SinkKind.REPLY)]
         self._arm(ANSWER_WAIT_NS)
         if named is not None:
-            outbox.send(asking.reset_subject(self.source, named.name), reply=reply, hdr=asking.ASKING)
+            outbox.send(
+                asking.reset_subject(self.source, named.name),
+                reply=reply,
+                hdr=asking.ASKING,
+                origin=MessageOrigin.SERVER,
+            )
             return
         deliver = asking.deliver_subject(self.source, self._stream, self._token(), letter=self._letter)
         self._sinks.append(outbox.capture_deliveries(deliver, self._on_batch))
         body = asking.create_body(
             self.source, self._consumer, deliver, last_seq=self.intake.position, metadata=self._metadata
         )
-        outbox.send(asking.create_subject(self.source, self._consumer), reply=reply, hdr=asking.ASKING, payload=body)
+        outbox.send(
+            asking.create_subject(self.source, self._consumer),
+            reply=reply,
+            hdr=asking.ASKING,
+            payload=body,
+            origin=MessageOrigin.SERVER,
+        )
 
     def end(self, *, for_good: bool) -> None:
         """The term is over, or this origin is read no more, `for_good`."""
         self._ended = True
         self._stop()
         if for_good and self.source.consumer is None:  # there may be a durable one of an earlier term
-            self._site.outbox.send(asking.delete_subject(self.source, self._consumer))
+            self._site.outbox.send(asking.delete_subject(self.source, self._consumer), origin=MessageOrigin.SERVER)
 
     def applied(self, last_seq: int) -> None:
         """The stream has come this far: answer what waits for that, so that the consumer goes on."""
         while self._unanswered and self._unanswered[0][0] <= last_seq:
             _, reply, hdr = self._unanswered.popleft()
-            self._site.outbox.send(reply, hdr=hdr)
+            self._site.outbox.send(reply, hdr=hdr, origin=MessageOrigin.SERVER)
         has_all = self._deliveries is not None and not self._lag and last_seq >= self.intake.proposed_seq
         if has_all and self._caught_up is not None:
             caught_up, self._caught_up = self._caught_up, None
@@ -261,7 +273,7 @@ class OriginReader:
             self._site.outbox.remove_sink(handle)
         made, self._made = self._made, ""
         if made and not self._acks_by_flow:
-            self._site.outbox.send(asking.delete_subject(self.source, made))
+            self._site.outbox.send(asking.delete_subject(self.source, made), origin=MessageOrigin.SERVER)
         self._deliveries, self._early = None, []
         self._unanswered.clear()
 

@@ -30,6 +30,7 @@ from jetraft.cluster.calls.messages.template_streams import (
 )
 from jetraft.cluster.calls.waiting import ask_peer
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.meta.templates import stream_of, template_of
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.streams.puback import error_ack
@@ -154,7 +155,8 @@ class TemplatePublishes:
             if key not in self._sinks:
                 outbox, handler = self._outboxes(row.account), partial(self._on_publishes, row.account)
                 handles = [
-                    outbox.add_sink(subject.encode(), handler, local_only=True) for subject in row.config.subjects
+                    outbox.add_sink(subject.encode(), handler, kind=SinkKind.STREAM, local_only=True)
+                    for subject in row.config.subjects
                 ]
                 self._sinks[key] = row.incarnation, handles
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.batch_get import NO_LIMIT, BatchGet
@@ -142,8 +143,8 @@ class DirectGets:
         if not self._sinks:
             outbox = self._site.outbox
             self._sinks = [
-                outbox.add_sink(self._prefix, self.on_requests, queue=QUEUE),
-                outbox.add_sink(self._prefix + b".>", self.on_requests, queue=QUEUE),
+                outbox.add_sink(self._prefix, self.on_requests, kind=SinkKind.API, queue=QUEUE),
+                outbox.add_sink(self._prefix + b".>", self.on_requests, kind=SinkKind.API, queue=QUEUE),
             ]
 
     def end(self) -> None:

@@ -38,6 +38,7 @@ from jetraft.cluster.calls.messages.handing_over import (
 )
 from jetraft.cluster.calls.waiting import ask_for, ask_peer
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.streams.candidate import TRACED_ONLY, TRACED_ORIGIN
 from jetraft.store.model.clock import NS_PER_MS
 
@@ -148,7 +149,7 @@ class LeftSink(Left):
 
     def end_interest(self) -> None:
         """Nodes are told to send nothing more; what they send until they have heard is captured."""
-        handle = self.outbox.add_sink(self.subjects[0].encode(), self.held.add, local_only=True)
+        handle = self.outbox.add_sink(self.subjects[0].encode(), self.held.add, kind=SinkKind.STREAM, local_only=True)
         for subject in self.subjects[1:]:
             self.outbox.extend_sink(handle, subject.encode(), local_only=True)
         self.outbox.remove_sink(self.handle)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.consumers.ack_publish import AckOutcome
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
@@ -234,7 +235,7 @@ class StreamLeadership:
 
     def _republish(self, first_seq: int, records: RecordBatch | bytes) -> None:
         if self._republisher is not None and (copies := self._republisher.copies(first_seq, records)):
-            self._site.outbox.send_batch(copies)
+            self._site.outbox.send_batch(copies, origin=MessageOrigin.REPUBLISH)
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Count what is applied no longer among what is in flight."""
@@ -409,7 +410,7 @@ class StreamLeadership:
         self._subjects, self._sink = subjects, None
         for subject in subjects:
             if self._sink is None:
-                self._sink = outbox.add_sink(subject.encode(), self.on_publishes)
+                self._sink = outbox.add_sink(subject.encode(), self.on_publishes, kind=SinkKind.STREAM)
             else:
                 outbox.extend_sink(self._sink, subject.encode())
         if self._sink is not None and self._site.traces is not None:

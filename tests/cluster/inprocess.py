@@ -16,6 +16,7 @@ import trio
 
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
@@ -52,21 +53,29 @@ class LocalOutbox:
         self._count = 0
         self.waiting: dict[bytes, trio.MemorySendChannel[bytes]] = {}
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (the port's)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,
     ) -> int:
+        del origin
         del subject, reply, hdr
         channel = self.waiting.get(to)
         if channel is not None:
             channel.send_nowait(payload)
         return int(channel is not None)
 
-    def send_batch(self, records: bytes) -> None:
+    def send_batch(self, records: bytes, *, origin: MessageOrigin = MessageOrigin.ANSWER) -> None:
         for message in captures(records):
-            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload, origin=origin)
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
-        return self.add_sink(subject, handler)
+        return self.add_sink(subject, handler, kind=SinkKind.DELIVERIES)
 
     def later(self, callback: Callable[[], None]) -> None:
         callback()
@@ -78,8 +87,8 @@ class LocalOutbox:
                 handler(record)
         self._kick()
 
-    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
-        del queue
+    def has_interest(self, subject: bytes, queue: bytes = b"", *, origin: MessageOrigin = MessageOrigin.ANSWER) -> bool:
+        del queue, origin
         return subject in self.waiting
 
     def is_subscribed(self, subject: bytes) -> bool:
@@ -90,9 +99,15 @@ class LocalOutbox:
         return 0
 
     def add_sink(
-        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+        self,
+        subject: bytes,
+        handler: Callable[[bytes], None],
+        *,
+        kind: SinkKind,
+        queue: bytes = b"",
+        local_only: bool = False,
     ) -> int:
-        del queue, local_only
+        del kind, queue, local_only
         self._count += 1
         self._sinks[self._count] = (subject, handler)
         return self._count

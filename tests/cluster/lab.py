@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.assignment import StreamAssignment
@@ -96,8 +97,15 @@ class Node:
 
     # Outbox
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (the port's)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,  # noqa: ARG002  (the port's)
     ) -> int:
         if not self.has_interest(to):
             return 0
@@ -105,12 +113,12 @@ class Node:
         self.sent.append(Sent(to, subject or to, reply, hdr, payload))
         return 1
 
-    def send_batch(self, records: bytes) -> None:
+    def send_batch(self, records: bytes, *, origin: MessageOrigin = MessageOrigin.ANSWER) -> None:
         for message in captures(records):
-            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload, origin=origin)
 
-    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
-        del queue
+    def has_interest(self, subject: bytes, queue: bytes = b"", *, origin: MessageOrigin = MessageOrigin.ANSWER) -> bool:
+        del queue, origin
         subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
         return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
 
@@ -125,6 +133,7 @@ class Node:
         subject: bytes,
         handler: Callable[[bytes], None],
         *,
+        kind: SinkKind,  # noqa: ARG002  (the port's)
         queue: bytes = b"",  # noqa: ARG002  (the port's)
         local_only: bool = False,  # noqa: ARG002  (the port's)
     ) -> int:
@@ -138,7 +147,7 @@ class Node:
         self._aliases.setdefault(handle, []).append(self._count)
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
-        return self.add_sink(subject, handler)
+        return self.add_sink(subject, handler, kind=SinkKind.DELIVERIES)
 
     def later(self, callback: Callable[[], None]) -> None:
         self._later.append(callback)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.store.model.subject import matches
 
@@ -43,20 +44,28 @@ class SimOutbox:
 
     # Outbox
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (the port's)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,
     ) -> int:
+        del origin
         if not to.startswith(b"_INBOX."):
             return 0 if self._elsewhere is None else self._elsewhere.send(to, (subject or to, reply, hdr, payload))
         self._receive(to, hdr, payload)
         return 1
 
-    def send_batch(self, records: bytes) -> None:
+    def send_batch(self, records: bytes, *, origin: MessageOrigin = MessageOrigin.ANSWER) -> None:
         for message in captures(records):
-            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload, origin=origin)
 
-    def has_interest(self, subject: bytes, queue: bytes = b"") -> bool:
-        del queue
+    def has_interest(self, subject: bytes, queue: bytes = b"", *, origin: MessageOrigin = MessageOrigin.ANSWER) -> bool:
+        del queue, origin
         return subject.startswith(b"_INBOX.") or (self._elsewhere is not None and self._elsewhere.is_heard(subject))
 
     def is_subscribed(self, subject: bytes) -> bool:
@@ -67,9 +76,15 @@ class SimOutbox:
         return 0
 
     def add_sink(
-        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+        self,
+        subject: bytes,
+        handler: Callable[[bytes], None],
+        *,
+        kind: SinkKind,
+        queue: bytes = b"",
+        local_only: bool = False,
     ) -> int:
-        del queue, local_only
+        del kind, queue, local_only
         self._handles += 1
         self._sinks[self._handles] = ([subject], handler)
         return self._handles
@@ -83,7 +98,7 @@ class SimOutbox:
         self._captured.pop(handle, None)
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
-        return self.add_sink(subject, handler)
+        return self.add_sink(subject, handler, kind=SinkKind.DELIVERIES)
 
     def later(self, callback: Callable[[], None]) -> None:
         self._later.append(callback)

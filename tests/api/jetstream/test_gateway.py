@@ -18,6 +18,7 @@ from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.store.model import errors
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -133,13 +134,13 @@ class FakeOutbox:
         self.answers: list[tuple[bytes, dict[str, Any]]] = []
         self.arrived = trio.Event()
 
-    def has_interest(self, subject: bytes) -> bool:
-        assert subject == AUDITS
+    def has_interest(self, subject: bytes, *, origin: MessageOrigin) -> bool:
+        assert (subject, origin) == (AUDITS, MessageOrigin.ADVISORY)
         return True
 
-    def add_sink(self, subject: bytes, _handler: object, *, queue: bytes = b"", local_only: bool = False) -> int:
+    def add_sink(self, subject: bytes, _handler: object, *, kind: SinkKind, local_only: bool = False) -> int:
         assert local_only
-        assert queue == b""
+        assert kind is SinkKind.API
         self.sinks[len(self.sinks)] = subject
         return len(self.sinks) - 1
 

@@ -12,6 +12,7 @@ from jetraft.api.connect import ConnectOptions
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import NoGroups, Reactor
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.ports import DeliveryRun, deliver_one_by_one
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
@@ -197,8 +198,8 @@ def test_what_is_put_off_comes_after_the_batches_of_the_turn_and_before_its_end(
         outbox.later(lambda: seen.append("put off"))
         seen.append("a")
 
-    outbox.add_sink(b"a", put_off)
-    outbox.add_sink(b"b", lambda _batch: seen.append("b"))
+    outbox.add_sink(b"a", put_off, kind=SinkKind.REPLY)
+    outbox.add_sink(b"b", lambda _batch: seen.append("b"), kind=SinkKind.REPLY)
     outbox.reactor.connect_groups(RecordedGroups(seen))
     outbox.plane.feed(cid, b"PUB a 0\r\n\r\nPUB b 0\r\n\r\n")
     outbox.reactor.end_turn()

@@ -11,6 +11,7 @@ from jetraft.api.exchange.setup import SharedAccounts, set_up
 from jetraft.api.exchange.values import Destination, Export, Import, Mapping, Sharing, SharingKind
 from jetraft.api.plane._plane import Plane
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin
 from tests.api.plane.test_accounts import Link, client
 from tests.api.plane.test_plane import matches
 
@@ -274,9 +275,10 @@ class Nodes:
         if how == "client":
             plane.feed(cid, f"PUB {subject} _INBOX.me 4\r\nbody\r\n".encode())
         elif how == "send":
-            plane.send(plane.account(account), subject.encode(), payload=b"body")
+            plane.send(plane.account(account), subject.encode(), payload=b"body", origin=MessageOrigin.SERVER)
         else:
-            plane.send_batch(plane.account(account), encode_capture(subject.encode(), payload=b"body"))
+            records = encode_capture(subject.encode(), payload=b"body")
+            plane.send_batch(plane.account(account), records, origin=MessageOrigin.SERVER)
         self.link.pump()
         return cid
 

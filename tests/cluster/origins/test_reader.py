@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.cluster.memory_budget import LOOK_NS, MemoryBudget
 from jetraft.cluster.origins.reader import ANSWER_WAIT_NS, RETRY_NS
 from jetraft.store.disk.cgroup import MemoryGroup
@@ -36,12 +37,19 @@ class Watched(Node):
         self.replica: StreamReplica | None = None
         self.applied_at: list[tuple[bytes, int]] = []
 
-    def send(
-        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    def send(  # noqa: PLR0913  (the port's)
+        self,
+        to: bytes,
+        *,
+        subject: bytes | None = None,
+        reply: bytes = b"",
+        hdr: bytes = b"",
+        payload: bytes = b"",
+        origin: MessageOrigin = MessageOrigin.ANSWER,
     ) -> int:
         if self.replica is not None:
             self.applied_at.append((to, self.replica.machine.last_seq))
-        return super().send(to, subject=subject, reply=reply, hdr=hdr, payload=payload)
+        return super().send(to, subject=subject, reply=reply, hdr=hdr, payload=payload, origin=origin)
 
 
 def reading(node: Watched, **fields: Any) -> bytes:

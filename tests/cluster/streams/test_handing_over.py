@@ -17,6 +17,7 @@ from jetraft.cluster.calls.messages.handing_over import (
     HeldMessages,
 )
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.streams.candidate import TRACED_ONLY, TRACED_ORIGIN
 from jetraft.cluster.streams.handing_over import ASK_S, KEEP_NS, SIGN_S, Handovers, HeldPublishes, LeftSink
 from jetraft.cluster.streams.leader import TRANSFER_LOOK_NS, StreamLeadership
@@ -208,7 +209,13 @@ async def test_a_leader_that_hands_over_before_it_has_fetched_passes_on_what_it_
 def left_sink(node: Node, term: int = 1) -> LeftSink:
     held = HeldPublishes()
     held.add(encode_capture(b"s.a", b"_INBOX.p", b"", b"1"))
-    return LeftSink(outbox=node, handle=node.add_sink(b"s.>", held.add), subjects=("s.>",), held=held, term=term)
+    return LeftSink(
+        outbox=node,
+        handle=node.add_sink(b"s.>", held.add, kind=SinkKind.STREAM),
+        subjects=("s.>",),
+        held=held,
+        term=term,
+    )
 
 
 def test_what_nobody_fetches_is_dropped_after_a_while_and_a_node_that_leads_again_takes_it_back() -> None:
