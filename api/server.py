@@ -292,6 +292,7 @@ class Server:
 
                     await nursery.start(run_jetstream, self.jetstream)
                     nursery.start_soon(self._watch_descriptors)
+                    nursery.start_soon(tell_when_cut_off, self)
                 if self.system is not None:
                     await nursery.start(self.system.run)
                 if self.leaf is not None:
@@ -388,6 +389,27 @@ def make_leaf(server: Server) -> Any:
     from jetraft.api.leafnodes.assembly import LeafParts  # noqa: PLC0415  only servers with leaf nodes pay for it
 
     return LeafParts.make(server.options, server.identity, server.clock, server.say, server.logins)
+
+
+async def tell_when_cut_off(server: Server) -> None:
+    """Have clients reconnect elsewhere while this node reaches no majority, where that is configured."""
+    if server.mesh is None:
+        return
+    from jetraft.api.cut_off import CutOffClients  # noqa: PLC0415  only members of a cluster
+
+    def is_wanted() -> bool:
+        cluster = server.sessions.options.cluster
+        return cluster is not None and cluster.reconnect_when_cut_off
+
+    await CutOffClients(
+        reach=server.jetstream.node,
+        is_wanted=is_wanted,
+        sessions=server.sessions,
+        plane=server.plane,
+        reactor=server.reactor,
+        clock=server.clock,
+        say=server.say,
+    ).run()
 
 
 async def serve_others(server: Server) -> None:

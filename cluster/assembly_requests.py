@@ -57,7 +57,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
     machine, meta_group, directory = shared.machine, shared.meta_group, shared.directory
     served = ServedRequests()
     owners = Owners(node_id=node_id, mesh=mesh, machine=machine, meta_group=meta_group, replica_of=directory.get)
-    forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=owners.locate, execute=served.execute)
+    forwarder = _forwarder(ports, shared, owners, served)
     frontend = _frontend(setting, ports, shared, owners)
     grants = _grants(machine, clock)
     inquiries = Inquiries(
@@ -118,6 +118,16 @@ def _grants(machine: MetaMachine, clock: Clock) -> LeaseGrants:
 
     machine.on_leader.connect(note)
     return grants
+
+
+def _forwarder(ports: NodePorts, shared: Shared, owners: Owners, served: ServedRequests) -> Forwarder:
+    return Forwarder(
+        node_id=shared.view.node_id,
+        mesh=ports.mesh,
+        locate=owners.locate,
+        execute=served.execute,
+        is_cut_off=lambda: shared.view.is_cut_off,
+    )
 
 
 def _lease(ports: NodePorts, shared: Shared, inquiries: Inquiries) -> TableLease:

@@ -151,6 +151,11 @@ class ClusterNode:
         return self.parts.meta_replica.group
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether this node reaches no majority of the cluster's nodes now, and did before."""
+        return self.view.is_cut_off
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether other nodes have yet to fetch publishes that came while leadership was handed over."""
         return self.parts.handovers is not None and self.parts.handovers.is_waited_for

@@ -94,6 +94,7 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
         permissions=settings.get("cluster_permissions") or settings.get("cluster_user_permissions"),
         wishes_compression=bool(settings.get("cluster_compression")),
+        reconnect_when_cut_off=bool(settings.get("reconnect_when_cut_off")),
     )
 
 

@@ -95,4 +95,5 @@ CLUSTER: Mapping[str, Apply] = {
     "tls": cluster_tls,
     "permissions": put("cluster_permissions", lambda key, value: route_permissions(key, permissions(key, value))),
     "bulk_rate": bulk_rate,
+    "reconnect_when_cut_off": put("reconnect_when_cut_off", boolean),
 }

@@ -80,6 +80,7 @@ class ClusterOptions:
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
     wishes_compression: bool = False  # which a start warns of: links are not compressed
     permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
+    reconnect_when_cut_off: bool = False  # clients of a node that reaches no majority are told to
     max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 
 

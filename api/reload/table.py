@@ -210,6 +210,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.secret": not_supported("cluster authorization"),
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
+    "cluster.reconnect_when_cut_off": Followed(line="cluster reconnect_when_cut_off"),
     "cluster.tls": not_supported("cluster tls"),
     "cluster.wishes_compression": Followed(),  # it has no effect
     "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),

@@ -112,7 +112,10 @@ class Forwarder:
         mesh: MeshLike | None,
         locate: Callable[[ForwardedRequest, AbstractSet[NodeId]], NodeId | None],
         execute: Callable[[ForwardedRequest], Awaitable[bytes]],
+        is_cut_off: Callable[[], bool] = lambda: False,
     ) -> None:
+        """While this node is cut off from the majority it waits for no owner: none can appear that it reaches."""
+        self._is_cut_off = is_cut_off
         self._node_id = node_id
         self._mesh = mesh
         self._locate = locate
@@ -144,7 +147,7 @@ class Forwarder:
                 if not request.repeatable:
                     raise errors.CLUSTER_NOT_AVAILABLE.with_values() from None
             if place is None or hint in asked:
-                if trio.current_time() >= deadline:
+                if trio.current_time() >= deadline or self._is_cut_off():
                     raise errors.CLUSTER_NOT_AVAILABLE.with_values()
                 asked.clear()
                 hint = None

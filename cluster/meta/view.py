@@ -55,6 +55,7 @@ class ClusterView:
         self._machine = machine
         self.name = cluster_name
         self.clustered = peers is not None
+        self._had_majority = False
         self._members = members
 
     @property
@@ -65,6 +66,18 @@ class ClusterView:
     def online(self) -> Mapping[NodeId, str]:
         """Return the members of the meta group that can be reached now, by id, with their names; this node included."""
         return {node_id: self.name_of(node_id) for node_id in self.members if self.is_up(node_id)}
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this node and those that it is linked with are no majority of the members, and were one before.
+
+        One that starts waits for the others.
+        """
+        if not self.clustered or len(self.members) == 1:
+            return False
+        has_majority = 2 * len(self.online()) > len(self.members)
+        self._had_majority = self._had_majority or has_majority
+        return self._had_majority and not has_majority
 
     def name_of(self, node_id: NodeId) -> str:
         """Return a node's server name; its id when the name was never heard."""

@@ -40,6 +40,7 @@ class Net:
         self.handlers: dict[NodeId, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
         self.relays: dict[NodeId, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
         self.apart: set[frozenset[NodeId]] = set()  # pairs that have lost their link
+        self.cut_off: set[NodeId] = set()  # that reach no majority
         self.leader: NodeId | None = None
         self.believes: dict[NodeId, NodeId | None] = {}
         self.carried_out: list[NodeId] = []
@@ -62,7 +63,13 @@ class Net:
             believed = self.believes.get(name, name)
             return None if believed in asked else believed
 
-        return Forwarder(node_id=name, mesh=NetMesh(self, name), locate=locate, execute=execute)
+        return Forwarder(
+            node_id=name,
+            mesh=NetMesh(self, name),
+            locate=locate,
+            execute=execute,
+            is_cut_off=lambda: name in self.cut_off,
+        )
 
 
 class NetMesh:
@@ -191,6 +198,17 @@ async def test_two_nodes_that_send_to_each_other_do_not_spin(autojump_clock: tri
     assert caught.value.err_code == 10008
     assert OWNER_WAIT_S <= trio.current_time() - started < OWNER_WAIT_S + 0.5
     assert net.nodes[A].forwarded < 200
+
+
+async def test_a_node_that_is_cut_off_waits_for_no_owner(autojump_clock: trio.testing.MockClock) -> None:
+    net = Net()
+    net.believes = {A: None}
+    net.cut_off = {A}
+    began_s = trio.current_time()
+    with pytest.raises(ApiError) as caught:
+        await net.nodes[A].answer(request())
+    assert caught.value.err_code == 10008
+    assert trio.current_time() - began_s < 0.1
 
 
 async def test_a_request_waits_for_an_election(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
