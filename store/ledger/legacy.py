@@ -109,6 +109,8 @@ def outdated(files: Files, group: Path, identity: Identity, state: GroupState | 
                 head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
             except (StoreCorrupt, StoreRefused):
                 continue
+            if state is not None and index_ranges.covers(state.dropped, head.first_index, head.first_index):
+                continue  # dropped on purpose, and not removed yet
             if state is None and is_alone and _has_entry(data, head, identity):
                 return f"{name}: has entries, and the ledger does not know the group"
             if _is_in_use(data, head, identity):
