@@ -23,7 +23,7 @@ from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
 from jetraft.api.jetstream.inventory import NodeInventory
 from jetraft.api.jetstream.jsz import Jsz, plain
 from jetraft.api.monitor.figures import JetStreamMetrics
-from jetraft.api.monitor.health import HealthStatus, missing
+from jetraft.api.monitor.health import HTTP_UNAVAILABLE, HealthStatus, missing
 from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
@@ -58,6 +58,7 @@ STOP_S = 2.0  # how long `stop` waits for the disk
 FLOOR_S = 0.2  # the loss of a page written within this time before a crash looks like a torn tail
 FLOOR_BUSY_S = 1.0  # the same with more than FLOORS_MAX logs: the record of each takes 20 us
 FLOORS_MAX = 64
+SHUT_OUT = "no server of the cluster takes this server's proof: its secret is another one"
 
 
 @attrs.frozen(kw_only=True)
@@ -174,6 +175,7 @@ class JetStreamNode:
         memory: MemoryBudget | None = None,
     ) -> None:
         self._setting = setting
+        self._mesh = mesh
         self._retreat: Retreat | None = None  # where leaders move away from a node that does not reach its hub
         self._reactor = reactor
         self._clock = clock
@@ -357,8 +359,11 @@ class JetStreamNode:
     async def health(self, question: HealthQuestion) -> HealthStatus:
         """Healthy when meta table and replicas are proved current, no log has failed, and the disk has free space.
 
-        `js_server_only` leaves out the disk, as in nats-server, no more; `js_meta_only` all but the meta table.
+        `js_server_only` leaves out the disk, as in nats-server, no more; `js_meta_only` all but the meta table. A node
+        that no other one lets in is never healthy: it can do nothing, and only its operator can change that.
         """
+        if self._mesh is not None and self._mesh.is_shut_out:
+            return HealthStatus(status=HTTP_UNAVAILABLE, error=SHUT_OUT)
         if question.js_enabled_only:
             return HealthStatus()
         accounts = self._setting.accounts.with_jetstream()

@@ -19,7 +19,7 @@ from jetraft.raft.mesh.connection import Connection, Tls
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.establish import Established, Judge, PeerIdentity, accept_handshake, dial_handshake
 from jetraft.raft.mesh.gossip import ADDRESSES_MAX
-from jetraft.raft.mesh.handshake import HandshakeRefusedError, HandshakeVerdict, Hello, Purpose
+from jetraft.raft.mesh.handshake import HandshakeRefusedError, HandshakeVerdict, Hello, ProofRefusedError, Purpose
 from jetraft.raft.mesh.log_limiter import LogLimiter
 from jetraft.raft.mesh.wires import TcpTransport, Transport, Wire, WireListener
 from jetraft.store.model.clock import Clock
@@ -100,6 +100,7 @@ class Connector:
         self._log_limiter = LogLimiter()
         self._attempts = 0
         self.refused = 0
+        self._unproven: set[Address] = set()  # where a server did not take this node's proof, when it was dialled last
         self.own_routes = 0  # configured addresses that turned out to be this server
         self.listen_address: Address | None = None
 
@@ -163,6 +164,11 @@ class Connector:
         delay_s = LEARNED_DIAL_DELAY_S if node is not None and node < self._identity.node_id else 0.0
         self._nursery.start_soon(self._dial_loop, target, delay_s)
 
+    @property
+    def is_proof_refused(self) -> bool:
+        """Whether a server at a configured address did not take this node's proof, when it was dialled last."""
+        return any(not target.learned and target.address in self._unproven for target in self._targets.values())
+
     def routes_to(self, nodes: Container[NodeId]) -> int:
         """How many configured addresses led to one of these nodes when they were dialled last."""
         return sum(not target.learned and target.node in nodes for target in self._targets.values())
@@ -193,6 +199,7 @@ class Connector:
             failures = 0 if served else failures + 1
             await trio.sleep(REDIAL_S[min(failures, len(REDIAL_S) - 1)])
         del self._targets[target.address]
+        self._unproven.discard(target.address)
 
     async def _dial_once(self, target: _Target) -> bool:
         """One attempt, with the whole session when it succeeds; returns whether there was one."""
@@ -219,7 +226,12 @@ class Connector:
             return None  # not there yet: normal while a cluster starts
         connection = Connection(wire)
         handshake = partial(self._greet, connection, address, own)
-        established = await self._shake(handshake, connection, str(address))
+        try:
+            established = await self._shake(handshake, connection, str(address))
+        except ProofRefusedError:
+            self._unproven.add(address)
+            raise
+        self._unproven.discard(address)
         if established is None:
             return None
         return Made(established=established, connection=connection, host=address.host, dialled=address)

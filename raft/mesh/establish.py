@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 
 import attrs
+import trio
 
 from jetraft.raft.mesh.connection import Connection
 from jetraft.raft.mesh.errors import RemoteProtocolError
@@ -19,6 +20,7 @@ from jetraft.raft.mesh.handshake import (
     HandshakeRefusedError,
     HandshakeVerdict,
     Hello,
+    ProofRefusedError,
     Purpose,
     Side,
     check_hello,
@@ -72,7 +74,12 @@ async def dial_handshake(connection: Connection, identity: PeerIdentity, own: He
     if other.purpose is not own.purpose:
         raise RemoteProtocolError("the answer to a greeting is for another purpose")
     await connection.send_all(proof(identity.keys[0], Side.DIALER, own_bytes, other_bytes))
-    answer = await connection.receive_exactly(PROOF_BYTES)
+    try:
+        answer = await connection.receive_exactly(PROOF_BYTES)
+    except trio.BrokenResourceError as error:  # who does not know the key is told nothing
+        raise ProofRefusedError(
+            "it does not take this node's proof: is the secret of the cluster another one?"
+        ) from error
     proven_key(identity.keys[:1], Side.ACCEPTOR, own_bytes, other_bytes, answer)
     decides = own.purpose is Purpose.LINK and own.node_id < other.node_id
     return await _verdict(connection, own, other, judge if decides else None)

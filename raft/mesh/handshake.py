@@ -69,6 +69,10 @@ class HandshakeRefusedError(Exception):
         self.is_self = is_self
 
 
+class ProofRefusedError(HandshakeRefusedError):
+    """The other end does not take this node's proof: nothing but another secret explains it for long."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Hello:
     """How an end introduces itself."""

@@ -191,6 +191,11 @@ class Mesh:
         """Dial these addresses from now on, and others no more than those that peers tell."""
         self._connector.follow_routes(routes)
 
+    @property
+    def is_shut_out(self) -> bool:
+        """Whether this node has no link, and one that it dials does not take its proof: its secret is another one."""
+        return not self._links and self._connector.is_proof_refused
+
     def statistics(self) -> MeshStatistics:
         """Figures for monitoring and tests."""
         return MeshStatistics(

@@ -302,6 +302,29 @@ def test_three_servers_with_the_configuration_are_a_cluster_and_show_no_secret(
         assert (status, told["cluster"]["name"]) == (200, "jetraft")
 
 
+def test_a_node_with_another_secret_says_so_and_is_not_healthy(tmp_path: Path) -> None:
+    config = 'cluster { name: C, listen: "127.0.0.1:%d", routes: ["nats://127.0.0.1:%d"], secret: "%s" }'
+    ports = free_port(), free_port()
+    with ExitStack() as stack:
+        servers: list[Server] = []
+        for name, own, other, secret in (("n1", *ports, "right"), ("n2", *reversed(ports), "wrong")):
+            (tmp_path / name).mkdir()
+            text = config % (own, other, secret)
+            servers.append(stack.enter_context(Server("jetraft", directory=tmp_path / name, name=name, config=text)))
+        wrong = servers[1]
+        wrong.running.wait_for_line("it does not take this node's proof")
+        environment = {**os.environ, "JETRAFT_HEALTH_ADDRESS": f"127.0.0.1:{wrong.http_port}"}
+        check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py")]
+
+        def shown() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                check, check=False, env=environment, timeout=PATIENCE_S, capture_output=True, text=True
+            )
+
+        wrong.running.wait_until(lambda: shown().returncode == 1, what="the container is unhealthy")
+        assert "its secret is another one" in shown().stderr
+
+
 def test_a_server_that_does_not_answer_is_unhealthy_with_a_reason() -> None:
     port = free_port()
     environment = {**os.environ, "JETRAFT_HEALTH_ADDRESS": f"127.0.0.1:{port}"}

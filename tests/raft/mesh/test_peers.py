@@ -71,6 +71,26 @@ async def test_strangers_stay_outside(name: str, stranger: NodeOptions) -> None:
         assert (seed.up, intruder.up) == (set(), set())
 
 
+async def test_a_node_with_another_secret_knows_that_it_is_shut_out_until_it_has_a_link() -> None:
+    seed, other = Node("seed"), Node("other")
+    async with running(seed, other) as nursery:
+        other.mesh._connector.dial(seed.address)
+        await other.wait_up(seed)
+        wrong = Node("wrong", routes=(seed.address,), secret=b"guess")
+        strange = Node("strange", routes=(seed.address,), cluster="other")
+        for node in (wrong, strange):
+            await nursery.start(node.mesh.run)
+        with trio.fail_after(PATIENCE_S):
+            while not wrong.mesh.is_shut_out:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        seed.mesh._connector.dial(wrong.address)
+        with trio.fail_after(PATIENCE_S):
+            while not seed.mesh._connector.is_proof_refused:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not seed.mesh.is_shut_out, "it has a link with another"
+        assert not strange.mesh.is_shut_out, "that has another reason"
+
+
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n" + b"x" * HELLO_BYTES, b"\0" * HELLO_BYTES])
 async def test_other_protocols_are_cut_off(data: bytes) -> None:
     seed = Node("seed")
