@@ -11,8 +11,10 @@ from typing import TextIO
 import attrs
 
 from jetraft.api.config.options import Options
+from jetraft.api.created_files import made_with
 from jetraft.api.syslog import Syslog, open_syslog
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.file_modes import LOG_FILE
 
 
 @attrs.define
@@ -112,7 +114,7 @@ class Logger:
 
 def open_for_append(path: str) -> TextIO:
     """Open the log file. Raises OSError."""
-    return Path(path).open("a", encoding="utf-8")
+    return open(path, "a", encoding="utf-8", opener=made_with(LOG_FILE))
 
 
 def open_target(options: Options) -> TextIO | Syslog | None:

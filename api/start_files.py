@@ -13,7 +13,9 @@ from pathlib import Path
 
 import attrs
 
+from jetraft.api.created_files import made_with
 from jetraft.api.interfaces import join_host_port, local_addresses
+from jetraft.store.model.file_modes import SHOWN_FILE
 
 
 class StartFilesError(Exception):
@@ -32,7 +34,7 @@ class StartFiles:
         """Write the configured files. `addresses` has scheme, host and port by service. Raises StartFilesError."""
         if self.pid_file:
             try:
-                Path(self.pid_file).write_text(str(os.getpid()), encoding="ascii")
+                _write(Path(self.pid_file), str(os.getpid()))
             except OSError as error:
                 raise StartFilesError(f"Unable to write pidfile: {error.strerror}: {self.pid_file}") from error
             self.written.append(Path(self.pid_file))
@@ -44,7 +46,7 @@ class StartFiles:
             path = Path(self.ports_file_dir) / f"{Path(sys.argv[0]).name or 'jetraft'}_{os.getpid()}.ports"
             temporary = path.with_suffix(".ports.tmp")
             try:
-                temporary.write_text(json.dumps(document), encoding="utf-8")
+                _write(temporary, json.dumps(document))
                 temporary.rename(path)
             except OSError as error:
                 raise StartFilesError(f"Unable to write ports file: {error.strerror}: {path}") from error
@@ -55,3 +57,8 @@ class StartFiles:
         for path in self.written:
             with suppress(OSError):
                 path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", opener=made_with(SHOWN_FILE)) as file:
+        file.write(text)

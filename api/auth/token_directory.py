@@ -14,12 +14,11 @@ import attrs
 
 from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX
+from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
 TEMPORARY: Final = ".tmp"
-FILE_MODE: Final = 0o600
-DIRECTORY_MODE: Final = 0o700
 
 
 @attrs.frozen
@@ -32,7 +31,7 @@ class TokenDirectory:
 
     def open(self) -> None:
         """Make the directory when it is missing, and remove what a crash has left. Raises OSError."""
-        self.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self.path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         for left in self.path.glob(f"*{SUFFIX}{TEMPORARY}"):
             left.unlink()
         self.expire()
@@ -49,7 +48,7 @@ class TokenDirectory:
         temporary = target.with_name(target.name + TEMPORARY)
         with suppress(FileNotFoundError):
             temporary.unlink()
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(token.encode())

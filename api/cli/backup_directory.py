@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from jetraft.api.cli.backup_session import BackupError
+from jetraft.api.created_files import made_with
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, MAGIC, STATE_NAME, ArchiveEntry, ArchiveReader
 from jetraft.cluster.backup.live_cut import CUT_NAME, LiveCut
+from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:
@@ -139,10 +141,17 @@ def _text(value: Any) -> str:
     return value
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for their owner only: they will hold messages."""
+    if not directory.is_dir():
+        make_private(directory.parent)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+
 def write_durably(path: Path, data: bytes) -> None:
     """Write or replace a file: it is complete and on disk when this returns. Raises OSError."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    with open(temporary, "wb", opener=made_with(PRIVATE_FILE)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -18,12 +18,15 @@ from jetraft.api.cli.backup_directory import (
     BackupSegment,
     entries_of,
     is_cut,
+    make_private,
     sync_directory,
     write_durably,
 )
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
+from jetraft.api.created_files import made_with
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.live_cut import CutBuilder, LiveCut
+from jetraft.store.model.file_modes import PRIVATE_FILE
 from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ def take(
     It is durable, and was read back, when this returns. Raises BackupError, JetStreamSourceError, OSError.
     """
     check_name(stream)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
     with locked(directory):
         return _take(session, stream, directory, whole=whole)
 
@@ -127,7 +130,7 @@ def _take(
 def _write_archive(session: BackupSession, stream: str, path: Path, from_seq: int, tally: Tally) -> str:
     """Write what the server sends; returns its SHA-256. Durable when this returns. Raises BackupError, OSError."""
     temporary, digest = path.with_name(path.name + ".tmp"), hashlib.sha256()
-    with temporary.open("wb") as out:
+    with open(temporary, "wb", opener=made_with(PRIVATE_FILE)) as out:
         archive = entries_of(session.snapshot(stream, from_seq), where=f"stream {stream}")
         for piece in compressed(_kept(archive, from_seq, tally)):
             digest.update(piece)

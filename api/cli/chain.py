@@ -19,6 +19,8 @@ import attrs
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.chain_tree import AuditTree
 from jetraft.api.cli.logging_in import access_of, add_login
+from jetraft.api.created_files import made_with
+from jetraft.store.model.file_modes import SHOWN_FILE
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def main(_command: str, words: Sequence[str]) -> int:
     try:
         present, text = verify(session, given.stream, known)
         if given.file is not None and all(head.size != present["size"] for head in known):
-            with Path(given.file).open("a", encoding="utf-8") as kept:
+            with open(given.file, "a", encoding="utf-8", opener=made_with(SHOWN_FILE)) as kept:
                 kept.write(json.dumps(present) + "\n")
     except DiffersError as error:
         sys.stdout.write(f"DIFFERS {given.stream}: {error}\n")

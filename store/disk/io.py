@@ -25,13 +25,12 @@ import trio
 from jetraft.store.disk._writer import Batch as FileBatch
 from jetraft.store.disk._writer import WriterThreads
 from jetraft.store.disk.latency import DiskLatency
+from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 T = TypeVar("T")
 Done = Callable[[OSError | None], None]
 
 WRITER_THREADS: Final = 16  # at most; a kernel flushes a disk once for all waiting fsyncs (tests.bench.streams)
-FILE_MODE: Final = 0o600  # messages are private; as nats-server
-DIRECTORY_MODE: Final = 0o700
 STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 BLOCKING_CALLS_MAX: Final = 4  # so that opening a thousand logs does not start a thousand threads
 
@@ -268,7 +267,7 @@ class LocalDisk:
         """See Disk."""
         missing = list(takewhile(lambda parent: not parent.exists(), (path, *path.parents)))
         for parent in reversed(missing):
-            parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            parent.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         return [parent.parent for parent in missing]
 
     def exists(self, path: Path) -> bool:
@@ -323,7 +322,7 @@ class LocalDisk:
     def open_file(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
+        return os.open(path, flags | (os.O_CREAT if create else 0), PRIVATE_FILE)
 
     def open_directory(self, path: Path) -> int:
         """See Disk."""

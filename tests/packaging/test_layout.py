@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.server import ROOT
 
+FILE_BYTES_MAX = 1 << 20  # the largest, a store of an older version, has 156 kB
 FOLDERS = ("api", "cluster", "raft", "store")
 EXTENSIONS = sorted(path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.pyx"))
 MODEL = sorted((ROOT / "store" / "model").rglob("*.py"))
@@ -26,6 +27,19 @@ def python(code: str, *, path: Path) -> "subprocess.CompletedProcess[str]":
         env={"PYTHONPATH": str(path)},
         cwd=path,
     )
+
+
+def test_the_repository_has_no_file_that_a_build_has_left() -> None:
+    """Whoever clones it takes each file that was ever in it along: packages and images are no part of it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    if listed.returncode:
+        pytest.skip("this is no checkout of git")
+    sizes = {
+        name: (ROOT / name).lstat().st_size for name in listed.stdout.split("\0") if name and (ROOT / name).exists()
+    }
+    assert not {name: size for name, size in sizes.items() if size > FILE_BYTES_MAX}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
