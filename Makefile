@@ -179,7 +179,7 @@ upgrade: secret image ## put the present code on one node after the other; one t
 down:            ## stop the containers, the Spark job too; their volumes stay
 	$(COMPOSE) -p $(PROJECT) -f deploy/docker-compose.yml --profile spark down
 
-compose-check: setup ## the compose cluster under an engine, disturbed and taken down; prints a table (IMAGE= SPARK_IMAGE= WITHOUT_SPARK=1 ONLY=step)
+compose-check: setup ## both images built, the compose cluster under an engine, disturbed and taken down; prints a table (WITHOUT_SPARK=1 ONLY=step)
 	$(BIN)/python -m tests.compose --image $(IMAGE) --spark-image $(SPARK_IMAGE) $(if $(WITHOUT_SPARK),--without-spark) $(if $(ONLY),--only '$(ONLY)')
 
 docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md)

@@ -1,6 +1,8 @@
 """`make compose-check`: the compose cluster brought up, disturbed and taken down, with a table of what it did.
 
-Exit status: 0 when all held, 1 when something did not, 3 when an engine, compose or an image is missing.
+The images are built from the present sources first.
+
+Exit status: 0 when all held, 1 when something did not, 3 when an engine or compose is missing.
 """
 
 import argparse
@@ -12,9 +14,9 @@ from typing import Final
 
 import attrs
 
-from tests.compose.engine import SECRET, CheckFailedError, ComposeCluster, missing
+from tests.compose.engine import SECRET, CheckFailedError, ComposeCluster, build_images, missing
 from tests.compose.load import Load
-from tests.compose.steps import AFTERWARDS, LOADED, Check, Step, publish, read_back, spark
+from tests.compose.steps import AFTERWARDS, GAPS_MAX_S, LOADED, Check, Step, publish, read_back, spark
 from tests.harness.ports import HOST
 
 FAILED, LACKING = 1, 3
@@ -46,6 +48,10 @@ def perform(check: Check, name: str, step: Step, *, is_loaded: bool) -> Row:
     row = Row(name, time.monotonic() - began_s, gap_s, note)
     sys.stdout.write(f"{row}\n")
     sys.stdout.flush()
+    if gap_s is not None and gap_s > GAPS_MAX_S.get(name, gap_s):
+        raise CheckFailedError(
+            f"{name}: {gap_s:.1f} s without an acknowledgement, {GAPS_MAX_S[name]:.1f} s are allowed"
+        )
     return row
 
 
@@ -58,7 +64,7 @@ def chosen(steps: Sequence[tuple[str, Step]], only: str, *, with_spark: bool = T
 def perform_all(cluster: ComposeCluster, only: str, *, with_spark: bool) -> list[Row]:
     """The whole check. Raises CheckFailedError and what the client raises."""
     cluster.write_secrets(SECRET)
-    check = Check(cluster, Load(f"nats://{HOST}:{cluster.ports['n1']}"))
+    check = Check(cluster, Load(f"nats://{HOST}:{cluster.ports['n1']}"), without_spark=not with_spark)
     sys.stdout.write(HEAD)
     began_s = time.monotonic()
     cluster.up()
@@ -78,7 +84,7 @@ def main() -> int:
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--only", default="", help="steps whose names contain this")
     given = parser.parse_args()
-    lacks = missing((given.image,) if given.without_spark else (given.image, given.spark_image))
+    lacks = missing()
     if lacks:
         sys.stderr.write("compose-check: not run.\n" + "".join(f"  {line}\n" for line in lacks))
         return LACKING
@@ -86,6 +92,8 @@ def main() -> int:
     cluster = ComposeCluster(given.image, given.spark_image)
     status = 0
     try:
+        images = {"server": given.image} | ({} if given.without_spark else {"spark": given.spark_image})
+        build_images(images)
         perform_all(cluster, given.only, with_spark=not given.without_spark)
     except (CheckFailedError, OSError, TimeoutError, AssertionError) as error:
         sys.stderr.write(f"compose-check: failed: {error}\n")

@@ -21,6 +21,7 @@ DEPLOY: Final = ROOT / "deploy"
 COMPOSE_FILE: Final = DEPLOY / "docker-compose.yml"
 NODES: Final = ("n1", "n2", "n3")
 COMMAND_S: Final = 300.0
+BUILD_S: Final = 3600.0  # of an image with Spark on a machine with other work
 READY_S: Final = 120.0
 LOOK_S: Final = 0.1
 SECRET: Final = "check/# ?,@:%41 hidden"  # each of these characters once broke a URL or a command line
@@ -31,7 +32,14 @@ class CheckFailedError(Exception):
     """The cluster did not do what it should; the message says what."""
 
 
-def run(words: list[str], *, environment: dict[str, str] | None = None, check: bool = True, stdin: str = "") -> str:
+def run(
+    words: list[str],
+    *,
+    environment: dict[str, str] | None = None,
+    check: bool = True,
+    stdin: str = "",
+    timeout_s: float = COMMAND_S,
+) -> str:
     """What a program prints. Raises CheckFailedError when it fails, unless `check` is off."""
     done = subprocess.run(
         words,
@@ -39,8 +47,9 @@ def run(words: list[str], *, environment: dict[str, str] | None = None, check: b
         capture_output=True,
         text=True,
         check=False,
-        timeout=COMMAND_S,
+        timeout=timeout_s,
         env={**os.environ, **(environment or {})},
+        cwd=ROOT,
     )
     if check and done.returncode != 0:
         raise CheckFailedError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -57,16 +66,19 @@ def compose_words() -> list[str] | None:
     return None
 
 
-def missing(images: tuple[str, ...]) -> list[str]:
+def build_images(images: dict[str, str]) -> None:
+    """The images of these targets of the Dockerfile, from the present sources. Raises CheckFailedError."""
+    for target, image in images.items():
+        run([str(DEPLOY / "build-image.sh"), target, image], timeout_s=BUILD_S)
+
+
+def missing() -> list[str]:
     """What the check cannot do without, and is not here."""
     lacks: list[str] = []
     if shutil.which("docker") is None:
         lacks.append("docker: no client of a container engine")
     elif not run(["docker", "version", "--format", "{{.Server.Version}}"], check=False).strip():
         lacks.append("docker: no engine answers")
-    else:
-        found = run(["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"]).split()
-        lacks += [f"image {image}: docs/containers.md says how to make it" for image in images if image not in found]
     if compose_words() is None:
         lacks.append("compose: neither `docker compose` nor docker-compose")
     return lacks
@@ -107,6 +119,9 @@ class ComposeCluster:
             "CLUSTER_SECRET_FILE": str(self.secret_file),
             "JETRAFT_IMAGE": self.image,
             "JETRAFT_SPARK_IMAGE": self.spark_image,
+            "PROJECT": self.project,  # of the Makefile
+            "IMAGE": self.image,
+            "SPARK_IMAGE": self.spark_image,
             **told,
             **self.variables,
         }
@@ -155,12 +170,17 @@ class ComposeCluster:
         self.compose("up", "--no-build", "--detach", *NODES)
         self.wait_ready()
 
-    def next_image(self) -> str:
-        """Another image with the same contents, as after a build of new code."""
-        name = f"{self.project}:next"
-        run(["docker", "build", "-t", name, "-"], stdin=f"FROM {self.image}\nLABEL check={self.project}\n")
+    def next_image(self, tag: str, *lines: str) -> str:
+        """Another image with the same contents and these lines more, as after a build of new code."""
+        name, text = f"{self.project}:{tag}", "\n".join([f"FROM {self.image}", f"LABEL check={tag}", *lines, ""])
+        run(["docker", "build", "-t", name, "-"], stdin=text)
         self.made_images.append(name)
         return name
+
+    def upgrade(self, wait_s: float = COMMAND_S) -> str:
+        """Put the present image on one node after the other; returns what is said. Raises CheckFailedError."""
+        words = [str(DEPLOY / "rolling-upgrade.sh"), f"{wait_s:.0f}"]
+        return run(words, environment=self.environment, timeout_s=4 * COMMAND_S)
 
     def down(self) -> None:
         """Remove everything that this object has made."""

@@ -1,6 +1,7 @@
 """What `make compose-check` does to the cluster, one function a step; each returns what the table says of it."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,20 +9,24 @@ from typing import Any, Final
 import attrs
 
 from tests.compose.engine import (
-    DEPLOY,
+    BUILD_S,
     NEXT_SECRET,
     NODES,
     SECRET,
     CheckFailedError,
     ComposeCluster,
     answers,
+    compose_words,
     run,
     wait_until,
 )
 from tests.compose.load import STREAM, SUBJECT, Load
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
+from tests.harness.server import ROOT
 
+BROKEN_WAIT_S: Final = 10.0
+SPARK_BYTES_MAX: Final = 1_200_000_000
 AWAY_S: Final = 4.0  # of the node that is cut off: longer than a link waits for a sign
 MORE: Final = 500  # acknowledgements that follow each step
 BATCH: Final = 1000
@@ -44,6 +49,7 @@ class Check:
 
     cluster: ComposeCluster
     load: Load
+    without_spark: bool = False
 
 
 Step = Callable[[Check], str]
@@ -100,11 +106,41 @@ def kill(check: Check) -> str:
 def upgrade(check: Check) -> str:
     """Another image, node after node."""
     before = {node: check.cluster.container(node) for node in NODES}
-    check.cluster.image = check.cluster.next_image()
-    run([str(DEPLOY / "rolling-upgrade.sh")], environment=check.cluster.environment)
+    check.cluster.image = check.cluster.next_image("next")
+    check.cluster.upgrade()
     if any(check.cluster.container(node) == container for node, container in before.items()):
         raise CheckFailedError("a node still has its old image")
     return "deploy/rolling-upgrade.sh, three new containers"
+
+
+def upgrade_and_back(check: Check) -> str:
+    """An image that ends at its start stops the upgrade at the first node; the next upgrade mends that node first."""
+    good, others = check.cluster.image, [check.cluster.container(node) for node in NODES[1:]]
+    check.cluster.image = check.cluster.next_image("broken", 'ENTRYPOINT ["false"]')
+    try:
+        check.cluster.upgrade(BROKEN_WAIT_S)
+    except CheckFailedError as error:
+        if "n1 is not current" not in str(error):
+            raise
+    else:
+        raise CheckFailedError("an upgrade to an image that ends at its start has succeeded")
+    if others != [check.cluster.container(node) for node in NODES[1:]]:
+        raise CheckFailedError("the upgrade went on after a node that is not current")
+    check.load.wait_for_more(MORE)
+    check.cluster.image = good
+    told = check.cluster.upgrade()
+    if "n1 comes first" not in told:
+        raise CheckFailedError(f"the broken node did not come first: {told}")
+    return "n1 ends at its start, n2 and n3 are left alone; the next upgrade mends n1"
+
+
+def leaders_in_the_log(check: Check) -> str:
+    """What docker logs says of the failovers above."""
+    told = "".join(check.cluster.compose("logs", "--no-color", node) for node in NODES)
+    for text in (f"stream $G > {STREAM}: n", "the meta group: n"):
+        if text not in told:
+            raise CheckFailedError(f"no log says: {text}")
+    return "each node names the leader of the meta group, leaders name their streams"
 
 
 def change_secret(check: Check) -> str:
@@ -144,7 +180,7 @@ def look_at_networks(check: Check) -> str:
 def spark(check: Check) -> str:
     """The job of the profile counts what is published."""
     check.cluster.variables["JETSTREAM_STREAM"] = STREAM
-    check.cluster.compose("--profile", "spark", "up", "--no-build", "--detach", "spark")
+    run(["make", "up-spark"], environment=check.cluster.environment, timeout_s=BUILD_S)
     container = check.cluster.compose("--profile", "spark", "ps", "-q", "spark").strip()
 
     def counts() -> bool:
@@ -152,7 +188,31 @@ def spark(check: Check) -> str:
 
     wait_until(counts, "the job of the profile `spark` shows the subject", 300.0)
     check.cluster.compose("--profile", "spark", "stop", "spark")
-    return "docker-compose --profile spark: the subject is counted"
+    size = int(run(["docker", "image", "inspect", "--format", "{{.Size}}", check.cluster.spark_image]))
+    if size > SPARK_BYTES_MAX:
+        raise CheckFailedError(f"the image has {size:,} bytes")
+    return f"make up-spark: the subject is counted; the image has {size // 1_000_000:,} MB"
+
+
+def commands_of_the_page(check: Check) -> str:
+    """Every command of docs/containers.md, in its order, but for those that stand in NOT_RUN."""
+    commands = [line for line in documented() if not any(line.startswith(start) for start in NOT_RUN)]
+    compose = " ".join(compose_words() or [])
+    for command in commands:
+        if check.without_spark and "spark" in command:
+            continue
+        words = ["/bin/sh", "-c", command.replace("docker compose", compose)]
+        run(words, environment=check.cluster.environment, timeout_s=BUILD_S)
+        if command == "make down":
+            check.cluster.up()
+    return f"{len(commands)} commands"
+
+
+def documented() -> list[str]:
+    """The commands of docs/containers.md: in indented lines, and in the code that begins with the name of a program."""
+    text = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
+    found = re.findall(r"^    (\S.*?)(?:  +#.*)?$|`((?:make|docker|(?:\w+=\S+ )+make) [^`]+)`", text, re.MULTILINE)
+    return [each for each in dict.fromkeys(first or second for first, second in found) if each != "docker compose"]
 
 
 def read_back(check: Check) -> str:
@@ -214,12 +274,26 @@ def fill_memory(check: Check) -> str:
     return f"{taken >> 20} MiB taken, then {refused['err_code']}; purged ({purged.get('purged')}), taken again"
 
 
+NOT_RUN: Final = {
+    "make compose-check": "this",
+    "make requirements": "asks a package index",
+    "make wheelhouse": "asks a package index",
+    "debootstrap": "asks Debian's archive; the base of the images was made so, where no registry is reached",
+    "tar -C base": "the same",
+    "make image BASE=": "the images were built first, with the BASE and NO_INDEX that are remembered",
+    "BASE=... make image": "has a name to be filled in",
+    "JETSTREAM_STREAM=NAME": "the step with Spark starts the job like this",
+    "docker buildx": "needs a registry, and says so",
+    "docker inspect": "the step on the secret runs it",
+}
 LOADED: Final[tuple[tuple[str, Step], ...]] = (
     ("publish", publish),
     ("restart the seed's node", restart_the_seed),
     ("a node off the mesh", cut_off),
     ("kill a node", kill),
+    ("leaders in the log", leaders_in_the_log),
     ("upgrade", upgrade),
+    ("upgrade to a broken image, and back", upgrade_and_back),
     ("another secret", change_secret),
     ("where the secret is seen", look_for_secrets),
     ("what clients can reach", look_at_networks),
@@ -228,4 +302,7 @@ LOADED: Final[tuple[tuple[str, Step], ...]] = (
 AFTERWARDS: Final[tuple[tuple[str, Step], ...]] = (
     ("read back", read_back),
     (f"{FULL_MIB} MiB of memory", fill_memory),
+    ("the commands of docs/containers.md", commands_of_the_page),
 )
+# The longest time without an acknowledgement that a step may cause, by its name; a step that is not here may cause any.
+GAPS_MAX_S: Final[dict[str, float]] = {}

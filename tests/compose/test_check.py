@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.compose.__main__ import LACKING, Row, chosen
-from tests.compose.engine import NODES, ComposeCluster
+from tests.compose.__main__ import LACKING, Row, chosen, perform
+from tests.compose.engine import NODES, CheckFailedError, ComposeCluster
 from tests.compose.load import Load
-from tests.compose.steps import AFTERWARDS, LOADED
+from tests.compose.steps import AFTERWARDS, GAPS_MAX_S, LOADED, NOT_RUN, Check, documented
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import ROOT
 
@@ -62,3 +62,23 @@ def test_steps_are_chosen_by_name_and_what_was_published_is_always_read_back() -
 def test_a_line_of_the_table() -> None:
     assert str(Row("kill a node", 12.34, 1.2345, "n1")) == "| kill a node | 12.3 | 1,234 ms | n1 |"
     assert str(Row("read back", 2.0, None, "all")) == "| read back | 2.0 |  | all |"
+
+
+def test_each_command_of_the_page_is_run_or_has_a_reason_why_not() -> None:
+    commands = documented()
+    assert {"make up", "make upgrade", "make up-spark", "make down", "make secret", "make image-spark"} <= set(commands)
+    assert "debootstrap --variant=minbase --include=ca-certificates,python3 bookworm base" in commands
+    assert any("exec -T n1" in command for command in commands)
+    for start in NOT_RUN:
+        assert any(command.startswith(start) for command in commands), f"no command of the page begins with {start}"
+
+
+def test_a_step_with_a_bound_fails_when_its_gap_is_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Load("nats://unused")
+    monkeypatch.setattr(Load, "end_step", lambda _load: 3.5)
+    monkeypatch.setattr(Load, "wait_for_more", lambda _load, _count: None)
+    check = Check(ComposeCluster("image", "spark-image", directory=tmp_path), load)
+    assert perform(check, "a step", lambda _check: "", is_loaded=True).gap_s == 3.5
+    monkeypatch.setitem(GAPS_MAX_S, "a step", 3.0)
+    with pytest.raises(CheckFailedError, match=r"a step: 3\.5 s without an acknowledgement, 3\.0 s are allowed"):
+        perform(check, "a step", lambda _check: "", is_loaded=True)
