@@ -356,8 +356,10 @@ def sends_at_once(dispatcher: ConsumerDispatcher, core: ConsumerCore) -> bool:
     config, extensions = core.config, core.extensions
     if extensions.strict_acks or extensions.key_order is not None:
         return False  # the next leader, or this one after a crash, has to know which delivery is the newest
-    if config.ack_policy is AckPolicy.NONE and dispatcher.messages.retains_by_acks:
-        return True  # its delivery acknowledges: with its commit the stream has the message no longer
+    if config.ack_policy is AckPolicy.NONE and (config.direct or dispatcher.messages.retains_by_acks):
+        # Another stream reads by it, and keeps its own position; or the delivery acknowledges, and the stream has the
+        # message no longer when that is committed.
+        return True
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
 
 

@@ -85,6 +85,7 @@ class StreamLeadership:
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._rate = PublishRate.of(machine.config)
         self._acks = AckSending(site.outbox, machine.config)
+        self._acks_behind_copies: list[bytes] = []  # of this turn, where other streams copy this one
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine, self)
@@ -224,7 +225,9 @@ class StreamLeadership:
             acks = publish.acks(self._stream, self._site.domain)
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)
-            if acks:
+            if acks and self._machine.hidden_consumers:
+                self._acks_behind_copies.append(acks)
+            elif acks:
                 self._acks.send(acks)
             self._republish(publish.records.first_seq, publish.records)
 
@@ -334,6 +337,10 @@ class StreamLeadership:
             self._vanished = self._machine.vanished
             self.dispatcher.pump()
             self._expiry.messages_added()
+        if self._acks_behind_copies:
+            # On each way to a mirror's server the copy goes before the ack: who has the ack finds the message there.
+            acks, self._acks_behind_copies = self._acks_behind_copies, []
+            self._acks.send(b"".join(acks))
         if self.origins is not None:
             self.origins.applied()
         if messages_added and self._direct_of_origin is not None:
