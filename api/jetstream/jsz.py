@@ -13,6 +13,7 @@ import attrs
 from jetraft.api.monitor.questions import JszQuestion, PageError, RaftzQuestion
 from jetraft.cluster.peer_views import silence_ns
 from jetraft.cluster.requests.usage import ApiCounts
+from jetraft.raft.freshness import STALENESS_MAX_NS
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
@@ -246,6 +247,7 @@ class Jsz:
         document: dict[str, Any] = {
             "name": replica.config.name,
             "leads": replica.is_leader,
+            "mandate": _mandate(replica),
             **replica.info().to_json_dict(),
         }
         if not question.config:
@@ -283,3 +285,9 @@ def shown_limits(limits: ServerLimits) -> dict[str, int]:
         "default_max_consumers": limits.default_max_consumers,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _mandate(replica: StreamReplica) -> dict[str, Any]:
+    """What the replica may do, else why not, and how old what its gets answer can be, in nanoseconds."""
+    found = replica.statistics().mandate
+    return {**attrs.asdict(found), "staleness_max": STALENESS_MAX_NS}

@@ -72,6 +72,8 @@ KNOWN: Final = {
     "-*cluster.traffic_account": "the same",
     "+*stream_detail.domain": "stream info has it, and this is the same document",
     "+*stream_detail.leads": "says whether the figures are the leader's",
+    "+*stream_detail.mandate.*": "says whether the replica may be read, and why not",
+    "+*stream_detail.mandate": "says whether the replica may be read, and why not",
     "+*stream_detail.ts": "as `domain`",
     "+*s_leader": "nats-server leaves these two out of some answers",
     "-*ipq_*_len": "queues of nats-server's engine",

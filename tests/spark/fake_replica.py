@@ -37,6 +37,7 @@ class Behaviour:
     refuses: bool = False  # answers 412 when Jetraft-Min-Last-Seq asks for more than it has, as jetraft does
     reports: bool = False  # says in Jetraft-Last-Seq how far it is, as jetraft does
     break_after: int | None = None  # closes the connection after this many rows of an answer
+    turns_away_after: int | None = None  # answers 503 after this many rows of an answer: it may not be read any more
     silent: bool = False  # takes direct gets and never answers
     mute: bool = False  # never answers any request
     reverse: bool = False  # sends rows in the wrong order
@@ -162,6 +163,9 @@ class FakeReplica:
         if behaviour.break_after is not None:
             connected.sendall(b"".join(frames[: behaviour.break_after]) + frames[behaviour.break_after][:30])
             connected.shutdown(socket.SHUT_RDWR)
+            return
+        if behaviour.turns_away_after is not None:
+            connected.sendall(b"".join(frames[: behaviour.turns_away_after]) + status(reply, b"503", b""))
             return
         extra = b"Jetraft-Last-Seq: %d\r\n" % min(behaviour.applied_seq, 1 << 53) if behaviour.reports else b""
         end = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, visible[-1][0])

@@ -208,6 +208,20 @@ def test_reading_goes_on_at_the_next_row_when_a_replica_dies_in_the_middle(
     assert [served.rows for served in reader.served.values()] == [37, 63]
 
 
+@pytest.mark.parametrize("rows", [0, 37])
+def test_a_replica_that_may_not_be_read_any_more_is_left_for_the_next_one(
+    server: Server, client: RawClient, connections: ConnectionCache, rows: int
+) -> None:
+    """At once, or between two slices of an answer: its mandate has ended."""
+    create(client, f"TURNED{rows}")
+    publish(client, f"TURNED{rows}", 100)
+    wanted = planned(server, f"TURNED{rows}", connections)
+    with FakeReplica(server.url, turns_away_after=rows) as fake:
+        reader = RangeReader(through(wanted, fake.url, server.url), connections)
+        assert [seq for part in reader for seq in part.stream_seqs] == list(range(1, 101))
+    assert [served.rows for served in reader.served.values()] == [rows, 100 - rows]
+
+
 def test_a_silent_replica_is_left_for_the_next_one(
     server: Server, client: RawClient, connections: ConnectionCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

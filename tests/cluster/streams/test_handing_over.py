@@ -131,7 +131,9 @@ def test_a_new_leader_captures_nothing_until_the_one_before_has_given_what_it_ho
     replica = start_stream(node)
     before = set(node.sinks)
     replica.group.core.handed_by = B  # type: ignore[misc]
-    leadership = StreamLeadership.start(node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=list))
+    leadership = StreamLeadership.start(
+        node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=lambda: None)
+    )
     leadership.config_changed(replica.config)
     assert b"s.>" not in {node.sinks[handle][0] for handle in node.sinks.keys() - before}
     ((_, asked, take),) = handovers._wanted
@@ -185,7 +187,9 @@ async def test_a_leader_that_hands_over_before_it_has_fetched_passes_on_what_it_
     mesh, handovers = with_handovers(node)
     replica = start_stream(node)
     replica.group.core.handed_by = B  # type: ignore[misc]
-    leadership = StreamLeadership.start(node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=list))
+    leadership = StreamLeadership.start(
+        node.site, replica.group, replica.machine, Mandate(Freshness(), lapsed=lambda: None)
+    )
     leadership.config_changed(replica.config)
     ((_, _, take),) = handovers._wanted
     replica.group.core.has_handed_over = True  # type: ignore[misc]

@@ -31,13 +31,16 @@ class Stream:
     storage: str = "file"
     max_msgs: int = -1
     load_per_s: float = 6.0
+    is_read: bool = False  # by direct gets
     template: str = ""  # that makes it; empty: it is made by a request
     exists: bool = False  # somebody was told so
     may_be_gone: bool = False  # a deletion was asked for
     is_gone: bool = False  # somebody was told so
     may_lose: bool = False  # what was acknowledged may be lost: its only disk was damaged, or memory without a majority
     published: int = 0
+    gone_ns: int | None = None  # when that was
     acknowledged: dict[int, int] = attrs.field(factory=dict)  # by number of the message: its sequence
+    acked_ns: dict[int, int] = attrs.field(factory=dict)  # by number of the message: when that was known
     numbers: dict[int, int] = attrs.field(factory=dict)  # the same the other way round
     unfinished: set[int] = attrs.field(factory=set)
 
@@ -50,6 +53,7 @@ class Stream:
             "num_replicas": self.replicas,
             "storage": self.storage,
             "max_msgs": self.max_msgs,
+            "allow_direct": self.is_read,
         }
 
     def subject_of(self, number: int) -> bytes:
@@ -129,6 +133,7 @@ class Clients:
         self._world.counts["ok"] += 1
         self._world.mark(f"ack {stream.name} {number} {seq}")
         known = stream.acknowledged.setdefault(number, seq)
+        stream.acked_ns.setdefault(number, self._world.now_ns)
         other = stream.numbers.setdefault(seq, number)
         if known != seq and not stream.may_lose:
             raise ViolationError(f"{stream.name}: message {number} was acknowledged at {known} and at {seq}")
@@ -173,6 +178,7 @@ class Clients:
         stream.may_be_gone = True
         answer = await self.api(f"STREAM.DELETE.{stream.name}")
         stream.is_gone = answer is not None and ("error" not in answer or answer["error"].get("code") == 404)
+        stream.gone_ns = self._world.now_ns if stream.is_gone else None
         self._world.note(f"delete {stream.name}: {_short(answer)}")
 
     async def scale(self, stream: Stream, replicas: int) -> None:

@@ -45,6 +45,7 @@ class SimCluster:
             for number, name in enumerate(self.names)
         }
         self.watcher = Watcher(world, watches_memory=shape.keeps_memory)
+        self.look: Callable[[Life], None] = lambda _life: None  # after every turn
         self.receive: Callable[[Life, bytes, bytes, bytes], None] = lambda *_: None
         self.nursery: trio.Nursery
         self._policy = CheckpointPolicy(
@@ -75,10 +76,14 @@ class SimCluster:
             founders=self.shape.founders,
             policy=self._policy,
             receive=lambda *arrived: self.receive(*arrived),  # noqa: PLW0108  (it is set later)
-            on_turn=self.watcher.look,
+            on_turn=self._look,
             on_error=self._on_error,
         )
         self.nursery.start_soon(machine.life.run)
+
+    def _look(self, life: Life) -> None:
+        self.watcher.look(life)
+        self.look(life)
 
     def kill(self, name: str, *, power: bool) -> None:
         """End the process, or the machine."""

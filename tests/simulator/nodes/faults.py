@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from jetraft.cluster.meta.health import HTTP_OK
+from jetraft.cluster.state.assignment import StreamKey
+from jetraft.raft.freshness import STALENESS_MAX_NS
 from jetraft.store.frames.format import BLOCK_SUFFIX, GENERATION_PREFIX
 from jetraft.store.model.clock import NS_PER_S
 from tests.doubles.lossy_tree import LossyDirectory
@@ -28,6 +30,7 @@ HOUR_NS = 3600 * NS_PER_S
 HEALTHY_WITHIN_S = 20.0
 CUT_OPERATIONS_MAX = 60
 NO_ROOM_BYTES = 1 << 20
+LONG_NS = STALENESS_MAX_NS + 4 * NS_PER_S
 
 
 class Faults:
@@ -40,6 +43,7 @@ class Faults:
         self._kinds = kinds
         self._damaged: set[str] = set()  # machines
         self._made = 0
+        self._is_cut = False  # a machine is, for long
         self._publish: Callable[[Stream], None] = lambda _stream: None
 
     async def run(self, end_ns: int, publish: Callable[[Stream], None]) -> None:
@@ -130,6 +134,19 @@ class Faults:
         """One pair of machines does not hear each other."""
         a, b = self._world.rng.sample(self._cluster.names, 2)
         await self._block([(a, b), (b, a)])
+
+    async def _long_cut(self) -> None:
+        """One machine hears nobody for longer than what it answers may be old; one at a time."""
+        if self._is_cut:
+            return
+        self._is_cut = True
+        name = self._name()
+        pairs = [pair for other in self._cluster.names if other != name for pair in ((name, other), (other, name))]
+        self._world.note(f"{name} is cut off for long")
+        self._cluster.net.block(pairs)
+        await self._world.sleep(LONG_NS)
+        self._cluster.net.heal(pairs)
+        self._is_cut = False
 
     async def _block(self, pairs: list[tuple[str, str]]) -> None:
         self._world.note(f"block {pairs}")
@@ -250,6 +267,7 @@ class Faults:
         stream = Stream(
             name=f"T{self._made}", replicas=replicas, storage=storage, may_lose=storage == "memory", load_per_s=3
         )
+        stream.is_read = any(other.is_read for other in self._clients.streams.values())
         if await self._clients.create(stream):
             self._publish(stream)
 
@@ -294,6 +312,33 @@ class Faults:
             await self._clients.move(stream, self._name())
             await self._world.sleep(self._world.between(0, 1000 * MS))
             await self._clients.cancel_move(stream)
+
+    async def _delete_and_restart(self) -> None:
+        """The only machine of a stream is away while that is deleted, and begins again with what it knew."""
+        if self._is_cut:
+            return
+        self._is_cut = True
+        self._made += 1
+        stream = Stream(name=f"T{self._made}", replicas=1, load_per_s=10, is_read=True)
+        if await self._clients.create(stream):
+            self._publish(stream)
+            await self._delete_while_away(stream)
+        self._is_cut = False
+
+    async def _delete_while_away(self, stream: Stream) -> None:
+        await self._world.sleep(self._world.between(300 * MS, 800 * MS))
+        key = StreamKey("$G", stream.name)
+        holders = {
+            node
+            for life in self._cluster.alive()
+            if life.node is not None and (row := life.node.machine.table.get(key)) is not None
+            for node in row.holders
+        }
+        for life in self._cluster.alive():
+            if life.mesh.node_id in holders:
+                self._cluster.kill(life.name, power=False)
+                await self._clients.delete(stream)
+                await self._begin_alone(life.name)
 
     async def _restart_alone(self) -> None:
         await self._begin_alone(self._name())

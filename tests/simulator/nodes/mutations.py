@@ -14,8 +14,12 @@ import pytest
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.mandate import Evidence, Mandate
 from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft import freshness
+from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.recovery.catchup import Catchup
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import Entry
 from jetraft.store.stream.dedup import Dedup
 from tests.doubles.lossy_disk import LossyDisk
@@ -57,7 +61,54 @@ def plan(*kinds: str, **others: Any) -> Plan:
     return attrs.evolve(SMALL, kinds=kinds, **others)
 
 
+def _assume(**evidence: bool) -> Callable[[Patch], None]:
+    """A switch that takes some of the evidence for serving as given."""
+    weigh = Mandate.weigh
+
+    def assuming(self: Mandate, found: Evidence) -> bool:
+        return weigh(self, attrs.evolve(found, **evidence))
+
+    return replaced(Mandate, "weigh", assuming)
+
+
+def _always_fresh(self: Freshness, on_news: Callable[[], None] = lambda: None) -> None:
+    _begin(self, on_news)
+    self.until_ns = ENDLESS_NS
+
+
+def _sound_for_ever(patch: Patch) -> None:
+    _assume(is_sound=True)(patch)
+    patch.setattr(Freshness, "void", _nothing_now)
+
+
+_begin = Freshness.__init__
+READ = Plan(kinds=(), has_memory=False, has_readers=True)
+
 MUTATIONS = [
+    NodeMutation(
+        duty="reads wait until the replica has had what its leader had committed",
+        instead="they are answered from the moment it starts",
+        switch=replaced(Freshness, "__init__", _always_fresh),
+        plan=attrs.evolve(READ, kinds=("kill", "wipe", "scale"), machines=4, checkpoint_entries=12),
+    ),
+    NodeMutation(
+        duty="reads end some time after contact with the leader",
+        instead="who was current once is for ever",
+        switch=replaced(freshness, "READ_GRACE_NS", ENDLESS_NS // 2),
+        plan=attrs.evolve(READ, kinds=("long-cut",), faults_ns=20 * NS_PER_S),
+    ),
+    NodeMutation(
+        duty="reads end with the log",
+        instead="a replica that has failed goes on answering",
+        switch=_sound_for_ever,
+        plan=attrs.evolve(READ, kinds=("full",), is_tight=True),
+    ),
+    NodeMutation(
+        duty="a replica serves by a row that is current",
+        instead="it goes by the one that it started with",
+        switch=_assume(is_row_current=True),
+        plan=attrs.evolve(READ, kinds=("delete-and-restart",), machines=4, checkpoint_entries=1),
+    ),
     NodeMutation(
         duty="a template's stream is made before its first message is brought to it",
         instead="it is taken to be there",

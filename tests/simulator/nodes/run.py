@@ -11,6 +11,8 @@ from tests.simulator.nodes.cluster import Shape, SimCluster
 from tests.simulator.nodes.disk import LARGE, TIGHT
 from tests.simulator.nodes.faults import Faults
 from tests.simulator.nodes.judging import Judge
+from tests.simulator.nodes.life import Life
+from tests.simulator.nodes.readers import PREFIX, Readers
 from tests.simulator.nodes.virtual import VirtualWorld, one_thread
 from tests.simulator.run import Result
 from tests.simulator.world import MS, ViolationError
@@ -38,6 +40,7 @@ KINDS = (
 DAMAGES = {"rot", "two-rot", "unreadable", "wipe"}
 MOVES = {"scale", "remove-peer", "move-and-restart"}
 ALWAYS = ("kill", "power", "partition")
+READERS_EVERY = 2  # so many seeds apart are those that are read by direct gets
 ROLLING_EVERY = 6  # so many seeds apart are those with rolling restarts and nothing else
 
 
@@ -53,6 +56,8 @@ class Plan:
     has_memory: bool = True  # a stream in memory
     crowd: int = 0  # streams of little load beside the others
     has_template: bool = False  # one more stream, which its first message makes
+    has_readers: bool = False  # of all streams, by direct gets
+    faults_ns: int = FAULTS_NS
 
     @classmethod
     def drawn(cls, seed: int, world: VirtualWorld) -> "Plan":
@@ -70,6 +75,7 @@ class Plan:
             is_tight=world.chance(0.6),
             has_memory=not kinds or world.chance(0.4),
             crowd=10 if world.chance(0.2) else 0,
+            has_readers=seed % READERS_EVERY == 0,
         )
 
 
@@ -96,7 +102,10 @@ class NodeSimulation:
         )
         self.cluster = SimCluster(world, shape)
         self.clients = Clients(self.cluster)
-        self.cluster.receive = self.clients.receive
+        self.readers = Readers(self.cluster, self.clients, seed)
+        self.cluster.receive = self._receive
+        if plan.has_readers:
+            self.cluster.look = self.readers.look
         self.faults = Faults(self.cluster, self.clients, plan.kinds)
         self.judge = Judge(self.cluster, self.clients)
 
@@ -125,6 +134,9 @@ class NodeSimulation:
             simulated_ns=world.now_ns,
         )
 
+    def _receive(self, life: Life, to: bytes, hdr: bytes, payload: bytes) -> None:
+        (self.readers if to.startswith(PREFIX) else self.clients).receive(life, to, hdr, payload)
+
     async def _play(self) -> str | None:
         cluster = self.cluster
         async with trio.open_nursery() as nursery:
@@ -151,11 +163,13 @@ class NodeSimulation:
             if not await clients.create(stream):
                 return f"liveness: {stream.name} cannot be created"
             nursery.start_soon(clients.publish_for_ever, stream, nursery)
+        if self.plan.has_readers:
+            nursery.start_soon(self.readers.read_for_ever)
         await world.sleep(300 * MS)
         if not self.plan.kinds:
             await self.faults.restart_by_health()
         else:
-            end_ns = world.now_ns + FAULTS_NS
+            end_ns = world.now_ns + self.plan.faults_ns
             await self.faults.run(end_ns, lambda stream: nursery.start_soon(clients.publish_for_ever, stream, nursery))
         self.faults.heal()
         await world.sleep(500 * MS)
@@ -174,6 +188,8 @@ class NodeSimulation:
             streams.append(Stream(name="T_0", template="T", replicas=3))
         if plan.has_memory:  # what it loses when a majority is away at once nobody promised to keep
             streams.append(Stream(name="M", replicas=3, storage="memory", load_per_s=3, may_lose=bool(plan.kinds)))
+        for stream in streams:
+            stream.is_read = plan.has_readers and stream.max_msgs < 0  # what a limit removes is not missed
         return streams
 
 
