@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [
 upgrade-check: setup ## three servers of the release before, built from the history, upgraded under load, back, and again (root): COMMIT=older
 	$(BIN)/python -m tests.releases $(if $(COMMIT),--commit $(COMMIT) --only-forward)
 
+linearizability: setup ## histories of clients under faults of real servers, judged (root); a table of reads by kind: SECONDS=n NODES=3|5 SEED=k
+	$(BIN)/python -m tests.linearizability --seconds $(or $(SECONDS),60) --nodes $(or $(NODES),3) --seed $(or $(SEED),1)
+
 crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
 
@@ -88,7 +91,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases -p tests.linearizability
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
