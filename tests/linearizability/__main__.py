@@ -25,7 +25,7 @@ def shown(report: Report) -> str:
         + ", ".join(f"{report.keys[judgement]} {judgement.value}" for judgement in Judgement),
         f"list: {len(recorder.appends)} appends, {len(recorder.looks)} looks",
         "without an answer: " + ", ".join(f"{count} {name}" for name, count in recorder.lost.items()),
-        f"{'reads':28}{'answered':>10}{'unavailable':>13}{'404 wrongly':>13}{'old':>7}{'by at most':>14}",
+        f"{'reads':28}{'answered':>10}{'unavailable':>13}{'404, exists':>13}{'old':>7}{'by at most':>14}",
     ]
     for kind in KINDS:
         found = recorder.reads[kind]

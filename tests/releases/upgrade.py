@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -225,15 +226,10 @@ class Upgrade:
 
     def _judge(self, clients: Clients, problems: list[str]) -> Outcome:
         nodes = self._nodes.all
-        names = [*STORAGES, f"KV_{BUCKET}", *self._created]
-        for name in names:
-            self._await(partial(self._nodes.settled, name, nodes), f"the replicas of {name} agree")
         levels = {node.name: feature_level(node) for node in nodes}
-        self._nodes.isolate()
-        try:
-            held = {name: {node.name: node.holds(name) for node in nodes} for name in names}
-        finally:
-            self._nodes.network.heal()
+        held: dict[str, dict[str, dict[int, bytes]]] = {}
+        for names in (["FILE"], ["MEMORY"], [f"KV_{BUCKET}", *self._created]):
+            held |= self._held(names)
         verdicts = {name: judge(journal, held[name]) for name, journal in self._journals.items()}
         problems += [f"{name}: {verdict}" for name, verdict in verdicts.items() if not verdict.clean]
         problems += list(self._differences(held, clients))
@@ -253,6 +249,21 @@ class Upgrade:
             revisions=len(clients.revisions),
             problems=tuple(problems),
         )
+
+    def _held(self, names: list[str]) -> dict[str, dict[str, dict[int, bytes]]]:
+        """What each replica has. A server that is cut off answers gets for some seconds only: all are read at once."""
+        nodes = self._nodes.all
+        for name in names:
+            self._await(partial(self._nodes.settled, name, nodes), f"the replicas of {name} agree")
+        self._nodes.isolate()
+        try:
+            with ThreadPoolExecutor(len(nodes)) as pool:
+                found = list(pool.map(lambda node: [node.holds(name) for name in names], nodes))
+        finally:
+            self._nodes.network.heal()
+        by_node = zip(nodes, found, strict=True)
+        replicas = {node.name: dict(zip(names, streams, strict=True)) for node, streams in by_node}
+        return {name: {node: streams[name] for node, streams in replicas.items()} for name in names}
 
     def _differences(self, held: dict[str, dict[str, dict[int, bytes]]], clients: Clients) -> Iterator[str]:
         for name, replicas in held.items():
