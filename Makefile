@@ -64,8 +64,9 @@ upgrade-check: setup ## three servers of the release before, built from the hist
 linearizability: setup ## histories of clients under faults of real servers, judged (root); a table of reads by kind: SECONDS=n NODES=3|5 SEED=k
 	$(BIN)/python -m tests.linearizability --seconds $(or $(SECONDS),60) --nodes $(or $(NODES),3) --seed $(or $(SEED),1)
 
-crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
+crash-states: setup ## simulated crashes of a store, each state checked, then lives on a disk that damages what it keeps: STATES=n LIVES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
+	$(BIN)/python -m tests.crash_states --lives $(or $(LIVES),3000) --first $(or $(SEED),0)
 
 faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams, then kills of a Spark job that writes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))
