@@ -69,37 +69,59 @@ def publish(cluster: Cluster, rows: list[tuple[str, bytes]], at: dict[int, Calla
 def held_by(node: Server) -> dict[int, bytes]:
     """Every message of the replica on this node, by sequence, through direct gets."""
     held: dict[int, bytes] = {}
-    patience = 10_000
+    read_on(node, held)
+    return held
+
+
+def read_on(node: Server, held: dict[int, bytes], *, patience: int = 10_000) -> bool:
+    """The same behind what is `held`, into that; whether that is all, or the replica answers no more."""
     with RawClient(node.address) as client:
         while True:
             body = json.dumps({"seq": max(held, default=0) + 1, "batch": BATCH}).encode()
             found = client.request(f"$JS.API.DIRECT.GET.{STREAM}", body, replies=BATCH + 1, until_status=True)
             assert found, f"{node.name} did not answer"
-            if found[-1].status == "503" and (patience := patience - 1):
-                continue  # a replica that has just been started serves reads when it has caught up
+            if found[-1].status == "503":
+                if patience := patience - 1:
+                    continue  # a replica that has just been started serves reads when it has caught up
+                return False
             for message in found:
                 fields = dict(message.headers)
                 if "Nats-Sequence" in fields:
                     held[int(fields["Nats-Sequence"])] = message.payload
             if found[-1].status.startswith("404"):
-                return held
+                return True
             assert found[-1].status == "204 EOB", f"{node.name}: {found[-1].status}"
 
 
 def check_every_replica(cluster: Cluster, acked: dict[int, int]) -> None:
-    """Read each node while the others are dead: the answers can only be its own."""
+    """Read each node while the others are dead: the answers can only be its own, and end some seconds after that."""
     for node in cluster:
-        others = [other for other in cluster if other is not node]
-        for other in others:
-            other.kill()
-        held = held_by(node)
+        held = held_alone(cluster, node)
         missing = [number for number, seq in acked.items() if held.get(seq) != str(number).encode()]
         assert not missing, f"{node.name} lacks {len(missing)} acknowledged messages, the first is {missing[0]}"
         assert len(held) == len(acked), f"{node.name} holds {len(held)} messages, {len(acked)} were acknowledged"
-        for other in others:
-            other.start()
-        cluster.wait_healthy()
-        wait_current(cluster)
+
+
+def held_alone(cluster: Cluster, node: Server) -> dict[int, bytes]:
+    """Every message of the replica on this node, by sequence, read while the others are dead."""
+    held: dict[int, bytes] = {}
+    while not _read_alone(cluster, node, held):
+        pass
+    return held
+
+
+def _read_alone(cluster: Cluster, node: Server, held: dict[int, bytes]) -> bool:
+    """Read on while the others are dead; whether that was all. Each time brings some messages."""
+    others, before = [other for other in cluster if other is not node], len(held)
+    for other in others:
+        other.kill()
+    is_whole = read_on(node, held, patience=1)
+    for other in others:
+        other.start()
+    cluster.wait_healthy()
+    wait_current(cluster)
+    assert is_whole or len(held) > before, f"{node.name} answers nothing when the others are dead"
+    return is_whole
 
 
 def wait_current(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 import http.client
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ from tests.harness.server import Kind, command, environment
 CLIENT_PORT, ROUTE_PORT, HTTP_PORT = 4222, 6222, 8222  # the usual ones: each node has an address of its own
 HTTP_TIMEOUT_S = 1.0
 BATCH = 1_000
+ISOLATIONS_MAX = 20  # each brings some seconds of reading
 
 
 class Node:
@@ -115,11 +116,18 @@ class Node:
         return bool(described.get("leader") == self.name)
 
     def holds(self, stream: str) -> dict[int, bytes]:
-        """Every message of the replica on this node, by sequence, read by direct gets.
-
-        The answers are its own only while it cannot reach the others. Raises ServerFailed when it does not answer.
-        """
+        """All of them, read in one go. Raises ServerFailed when that takes longer than the node answers."""
         held: dict[int, bytes] = {}
+        if not self.read_on(stream, held):
+            raise ServerFailed(f"{self.name} answers no more, after {len(held)} messages")
+        return held
+
+    def read_on(self, stream: str, held: dict[int, bytes]) -> bool:
+        """Read the messages of the replica on this node behind `held` into that, by direct gets; whether that is all.
+
+        The answers are its own only while it cannot reach the others, and it gives them for some seconds then. Raises
+        ServerFailed when it does not answer.
+        """
         silent = 0
         with RawClient(self.client_address) as client:
             while silent < 20:
@@ -130,8 +138,8 @@ class Node:
                     fields = dict(message.headers)
                     if "Nats-Sequence" in fields:
                         held[int(fields["Nats-Sequence"])] = message.payload
-                if status.startswith("404"):
-                    return held
+                if status.startswith(("404", "503")):
+                    return status.startswith("404")
                 silent += not status.startswith("204")
         raise ServerFailed(f"{self.name} does not serve reads: {status or 'no answer'}\n{self.running.tail()}")
 
@@ -192,6 +200,23 @@ class Nodes:
     def isolate(self) -> None:
         """Cut every node from every other; clients still reach each of them."""
         self.network.cut(both_ways(self.places, self.places))
+
+    def read_apart(self, stream: str, members: Callable[[], Sequence[Node]]) -> dict[str, dict[int, bytes]]:
+        """What each member holds of a stream, read while no node can reach another one, some seconds at a time.
+
+        `members` waits until they hold the same. Raises ServerFailed.
+        """
+        held: dict[str, dict[int, bytes]] = {}
+        for _ in range(ISOLATIONS_MAX):
+            nodes = members()
+            self.isolate()
+            try:
+                read = [node.read_on(stream, held.setdefault(node.name, {})) for node in nodes]
+            finally:
+                self.network.heal()
+            if all(read):
+                return held
+        raise ServerFailed(f"the members of {stream} could not be read in {ISOLATIONS_MAX} isolations")
 
     def leader(self, stream: str, *, among: Sequence[Node] | None = None) -> Node | None:
         """The node that takes itself for the stream's leader, None when there is none now."""

@@ -10,7 +10,7 @@ from random import Random
 import attrs
 
 from tests.faults.journal import Journal, Verdict, judge
-from tests.faults.nodes import Nodes
+from tests.faults.nodes import Node, Nodes
 from tests.faults.scenarios import Scenario
 from tests.faults.stage import RECOVERY_S, Episode, Stage, stream_config
 from tests.faults.writers import Load
@@ -115,18 +115,19 @@ def _wait_for_acks(journal: Journal, count: int) -> None:
 
 
 def read_all(stage: Stage) -> dict[str, dict[int, bytes]]:
-    """What each member holds, read while no node can reach another one."""
+    """What each member holds, read while no node can reach another one, some seconds at a time."""
+    return stage.nodes.read_apart(stage.stream, lambda: converged(stage))
+
+
+def converged(stage: Stage) -> list[Node]:
+    """The members, when all hold the same."""
     deadline = time.monotonic() + CONVERGENCE_S
     while not stage.nodes.settled(stage.stream, members := stage.members()):
         if time.monotonic() > deadline:
             states = {node.name: node.view(stage.stream).get("state") for node in members}
             raise ServerFailed(f"replicas have not converged {CONVERGENCE_S:.0f} s after healing: {states}")
         time.sleep(0.05)
-    stage.nodes.isolate()
-    try:
-        return {node.name: node.holds(stage.stream) for node in members}
-    finally:
-        stage.nodes.network.heal()
+    return members
 
 
 def delete(nodes: Nodes, stream: str) -> None:
