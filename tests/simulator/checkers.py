@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.machine import StreamMachine
-from jetraft.store.frames._frame import crc32c, records
-from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.frames._frame import crc32c, parse_header, records
+from jetraft.store.frames.format import FRAME_CRC_FROM, FRAME_HEADER_BYTES, Kind
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.model import message
 from jetraft.store.model.ids import NodeId
@@ -33,7 +33,10 @@ DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the repli
 class Checker:
     """The memory of everything that was ever seen in a run."""
 
-    def __init__(self, world: World, *, ages: Ages | None = None, feature: Feature | None = None) -> None:
+    def __init__(
+        self, world: World, *, ages: Ages | None = None, feature: Feature | None = None, erases: bool = False
+    ) -> None:
+        self._erases = erases  # content of messages is overwritten: what lasts of a frame is compared
         self._ages = ages
         self._feature = feature or Feature(world)
         self._world = world
@@ -82,6 +85,7 @@ class Checker:
             for index in range(max(first, log.first_index), last + 1):
                 term, frame = log.term_at(index), log.repair.substitute(index)
                 assert term is not None
+                frame = self._lasting(frame)
                 if self.committed.get(index, (term, frame)) != (term, frame):
                     raise ViolationError(f"{log.identity.node_id} gives up committed entry {index}")
                 prev_term = log.term_at(index - 1)
@@ -97,8 +101,9 @@ class Checker:
         if prev_term is None and entry is first:
             raise ViolationError(f"an append at {entry.index} leaves a hole")
         key = (entry.index, entry.term)
-        known = self._entries.setdefault(key, (entry.frame, -1 if prev_term is None else prev_term))
-        if known[0] != entry.frame:
+        frame = self._lasting(entry.frame)
+        known = self._entries.setdefault(key, (frame, -1 if prev_term is None else prev_term))
+        if known[0] != frame:
             raise ViolationError(f"log matching: two entries with index and term {key}")
         if prev_term is not None and known[1] not in {-1, prev_term}:
             raise ViolationError(f"log matching: two predecessors of {key}")
@@ -119,13 +124,21 @@ class Checker:
         """State machine safety, on what is known to be committed."""
         known = self.committed.get(entry.index)
         if known is None:
-            self.committed[entry.index] = (entry.term, entry.frame)
+            self.committed[entry.index] = (entry.term, self._lasting(entry.frame))
             self._committed_in[entry.index] = term
             self._read(entry)
             return
-        if known != (entry.term, entry.frame):
+        if known != (entry.term, self._lasting(entry.frame)):
             raise ViolationError(f"{node} has another entry committed at {entry.index}")
         self._committed_in[entry.index] = min(self._committed_in[entry.index], term)
+
+    def _lasting(self, frame: bytes) -> bytes:
+        """What an erasure leaves of a frame."""
+        header = parse_header(frame)
+        if not self._erases or header.kind != Kind.MESSAGES:
+            return frame
+        rows = [(seq, ts_ns, subject, len(hdr), len(body)) for seq, ts_ns, subject, hdr, body in records(frame)]
+        return frame[FRAME_CRC_FROM:FRAME_HEADER_BYTES] + repr(rows).encode()
 
     # The stream and its consumers, as the log tells.
 
@@ -224,7 +237,7 @@ class Checker:
             if entry.index > log.durable_index:
                 raise ViolationError(f"{node} applies {entry.index}, durable is {log.durable_index}")
             known = self.committed.get(entry.index)
-            if known is not None and known != (entry.term, entry.frame):
+            if known is not None and known != (entry.term, self._lasting(entry.frame)):
                 raise ViolationError(f"{node} applies another entry at {entry.index}")
 
     def _on_digest(self, node: NodeId, index: int, state: bytes) -> None:

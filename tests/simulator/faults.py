@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jetraft.cluster.state import commands
 from jetraft.raft.engine.membership import Configuration
-from jetraft.store.frames.format import Identity
+from jetraft.raft.engine.port import Proposal
+from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAULTS_PER_S = 1.2
+LIVE_LOOKED_AT = 50  # messages, of which one is securely deleted
 HOUR_NS = 3600 * NS_PER_S
 UNIX_JUMP_NS = 1800 * NS_PER_S  # less than the window of duplicates: a leader that far ahead forgets their ids
 TWICE = 0.4  # of all restarts end in another crash at once
@@ -340,6 +343,26 @@ class HostFaults:
         if path := victim.disk.rot(PATH, spared.group.applied_index):  # what all others have lost is there
             world.note(f"{victim.node_id}: bits flip in {path}, unnoticed")
             world.counts["bits rotted"] += 1
+
+    def erase(self) -> None:
+        """A message is securely deleted, and bits flip between the commit of that and its applying."""
+        world = self._world
+        leaders = [host for host in self._hosts.values() if host.alive and host.group is not None]
+        leaders = [
+            host for host in leaders if host.group is not None and host.group.is_leader and host.replica is not None
+        ]
+        if not leaders:
+            return
+        leader = leaders[0]
+        assert leader.group is not None
+        assert leader.replica is not None
+        store = leader.replica.machine.store
+        live = store.next_matches((), store.first_seq, LIVE_LOOKED_AT)
+        if live:
+            removal = commands.Remove(commands.to_runs([world.rng.choice(live)]), erase=True)
+            leader.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(removal)))
+            world.counts["erased"] += 1
+            self.rot()
 
     def _all_vote(self) -> bool:
         """Whether nobody remembers a configuration, committed or not, in which some do not vote."""

@@ -54,6 +54,7 @@ class Mode:
     sets_clocks: bool = False  # one wall clock at a time, by an hour and back; messages expire, and ages are judged
     tells_time: bool = False  # the same, and nothing expires
     damages_entries: bool = False  # of up to two disks at a time, near the end of the log, too
+    erases: bool = False  # messages, while bits flip before that is applied
     rots: bool = False  # blocks of nodes that go on running; of one node they never do
     checkpoint_entries: int = 1 << 30
     feature: type[Feature] = Feature
@@ -73,6 +74,7 @@ MODES = {
     "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
     "clocks": Mode(sets_clocks=True, checkpoint_entries=40),
     "rot": Mode(rots=True, checkpoint_entries=25),
+    "erase": Mode(rots=True, erases=True, checkpoint_entries=25),
     "damage": Mode(damages_entries=True),
     "damage-snap": Mode(damages_entries=True, checkpoint_entries=25),
     "forget": Mode(damages_disks=True, checkpoint_entries=40),
@@ -123,7 +125,7 @@ class Simulation:
         self.world = world or World(seed)
         self.ages = Ages(self.world) if mode.sets_clocks else None
         self.feature = mode.feature(self.world)
-        self.checker = Checker(self.world, ages=self.ages, feature=self.feature)
+        self.checker = Checker(self.world, ages=self.ages, feature=self.feature, erases=self.mode.erases)
         self.client = Client(
             self.world, self.checker, load=LOAD_PER_S, ages=self.ages, feature=self.feature, first=first
         )
@@ -260,6 +262,8 @@ class Simulation:
             faults.every(0.5, others.lose_end)
         if self.mode.rots:
             faults.every(1.0, others.rot)
+        if self.mode.erases:
+            faults.every(2.0, others.erase)
 
     def heal(self) -> None:
         """No more faults, and no more work than what has begun."""

@@ -26,6 +26,7 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "member": {"member changes", "reshapes", "snapshots"},
     "clocks": {"leaders", "ok", "digests", "walls set", "expired", "tried again"},
     "rot": {"bits rotted", "found running", "repairs", "snapshots"},
+    "erase": {"erased", "bits rotted", "found running", "repairs", "digests"},
     "damage": {"entries damaged", "repairs", "leaders"},
     "damage-snap": {"entries damaged", "repairs", "snapshots"},
     "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},

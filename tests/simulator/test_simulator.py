@@ -10,7 +10,7 @@ from tests.simulator.series import MET, play_some, seeds_of
 
 
 @pytest.mark.long_form
-@pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot"])
+@pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot", "erase"])
 def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> None:
     series = play_some(mode, "core", seeds_of(mode))
     assert series.problems == {}
