@@ -25,6 +25,7 @@ from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handl
 from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
+from jetraft.api.jetstream.rights import written_by
 from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.limits import QueueLimits
+
+    MayWrite = Callable[[int, str, bytes], bool]
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,11 @@ class GatewayStatistics:
     refused: int
 
 
+def everything(_client: int, _account: str, _subject: bytes) -> bool:
+    """The rights of clients without permissions."""
+    return True
+
+
 def account_only(_client: int, account: str) -> Mapping[str, object]:
     """A client of which nothing but its account is known."""
     return {"acc": account}
@@ -85,15 +93,20 @@ class ApiGateway:
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        may_write: MayWrite = everything,
         limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
-        """`describe` says of a client, by its id, and its account what audit events tell of it."""
+        """`describe` says of a client, by its id, and its account what audit events tell of it.
+
+        `may_write` says whether a client may publish to all subjects of a pattern in an account.
+        """
         self._service = service
         self._accounts = LiveAccounts.of(JetStreamAccounts()) if accounts is None else accounts
         self._accounts.changed.connect(self._follow)
         self._new_outbox = outboxes
         self._server_name = server_name
         self._describe = describe
+        self._may_write = may_write
         self._outboxes = {account: outboxes(account) for account in self._accounts.limits}
         self._sinks: dict[str, list[int]] = {}  # by account
         self._kick = kick
@@ -168,12 +181,23 @@ class ApiGateway:
                 continue
             if self._accounts.limits.get(account) is None and not is_of_cluster:
                 self._refuse(found, captured, errors.NOT_ENABLED_FOR_ACCOUNT.with_values())
+            elif error := self._refusal_of_rights(found, captured):
+                self._refuse(found, captured, error)
             elif self._begin_at_once(found, captured):
                 continue
             elif not self._lines.offer(found, captured, trio.current_time()):
                 self._count_refused(1, account)
                 self._refuse(found, captured, errors.STREAM_TOO_MANY_REQUESTS.with_values())
         self._start_workers()
+
+    def _refusal_of_rights(self, found: Found, captured: Captured) -> errors.ApiError | None:
+        """Why a client may not create a consumer: it would publish where the client may not."""
+        if found.operation.kind is not ResponseType.CONSUMER_CREATE or not captured.client:
+            return None
+        for subject in written_by(found.names[0], captured.payload):
+            if not self._may_write(captured.client, captured.account, subject.encode()):
+                return errors.JETRAFT_MAY_NOT_PUBLISH.with_values(subject=subject)
+        return None
 
     def _begin_at_once(self, _found: Found, _captured: Captured) -> bool:
         """Begin a request that needs no task; False when there is none to begin."""
@@ -336,6 +360,7 @@ class JetStreamGateway(ApiGateway):
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        may_write: MayWrite = everything,
         limits: QueueLimits = NO_LIMITS.queues,
         strict: bool = True,
     ) -> None:
@@ -346,6 +371,7 @@ class JetStreamGateway(ApiGateway):
             accounts=accounts,
             server_name=server_name,
             describe=describe,
+            may_write=may_write,
             limits=limits,
         )
         self._cluster = service

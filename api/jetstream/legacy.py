@@ -134,12 +134,15 @@ def _template_body(body: bytes) -> bytes:
     return _dumped({**template, "config": orjson.loads(_stream_body(_dumped(template.get("config") or {})))})
 
 
+METADATA: Final = "metadata"  # of consumers: unknown in 2020, and its keys are judged where they are known
+
+
 def _consumer_body(body: bytes) -> bytes:
     request = _object(body)
     given = request.get("config")
     if not isinstance(given, dict):
         raise BadLegacyRequestError
-    config = dict(given)
+    config = {name: value for name, value in given.items() if name.casefold() != METADATA}
     policy = "by_start_time"
     for name, old in RENAMED.items():
         if old in config:

@@ -223,6 +223,7 @@ class JetStreamNode:
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
+            may_write=reactor.plane.may_write,
             limits=setting.limits.queues,
             strict=setting.strict,
         )

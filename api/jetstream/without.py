@@ -91,6 +91,7 @@ class JetStreamOfOthers:
             accounts=accounts,
             server_name=clients.identity.server_name,
             describe=clients.describe,
+            may_write=reactor.plane.may_write,
         )
         gateway.shut()
         return cls(mesh=mesh, gateway=gateway, kick=reactor.kick_outside)

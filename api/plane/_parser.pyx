@@ -15,14 +15,14 @@ from jetraft.api.plane._deliver cimport deliver, drop_subscription, match_for, t
 from jetraft.api.plane._leaf_in cimport map_domain
 from jetraft.api.plane._mappings cimport map_published
 from jetraft.api.plane._permissions cimport LEAVE_NO, LEAVE_YES, Leave
-from jetraft.api.plane._permissions cimport is_gateway_space, is_reserved_reply, may_publish, may_subscribe
+from jetraft.api.plane._permissions cimport is_gateway_space, is_reserved_reply, may_always, may_publish, may_subscribe
 from jetraft.api.plane._responders cimport answer_no_responders
 from jetraft.api.plane._shadows cimport add_shadows
 from jetraft.api.plane._sids cimport find_sid, grow_sids
 from jetraft.api.plane._sublist cimport match_is_current
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
-from jetraft.api.plane._trace_asked cimport asks_for_trace
+from jetraft.api.plane._trace_asked cimport asks_for_trace, memmem
 from jetraft.api.plane._text cimport is_literal, jr_hash, parse_size, valid_subject
 from jetraft.api.plane._types cimport TRACE_DROPPED, TRACE_OFF, TRACE_ON, Tracing
 from jetraft.api.plane._types cimport (
@@ -103,6 +103,32 @@ cdef inline bint is_repeated(memo_t* memo, msg_t* msg) noexcept nogil:
     return memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0
 
 
+cdef bint is_denied_by(plane_t* plane, conn_t* conn, msg_t* msg, const char* name, Py_ssize_t length) noexcept nogil:
+    """Whether a header of this name, between line ends and with its colon, names a subject that is denied."""
+    cdef const char* end = msg.data + msg.hdr_len
+    cdef const char* p = <const char*>memmem(msg.data, msg.hdr_len, name, length)
+    cdef const char* stop
+    while p != NULL:
+        p += length
+        while p < end and (p[0] == c" " or p[0] == c"\t"):
+            p += 1
+        stop = p
+        while stop < end and stop[0] != c"\r" and stop[0] != c"\n" and stop[0] != c" " and stop[0] != c"\t":
+            stop += 1
+        if stop > p and not may_always(plane, conn.perms, p, stop - p):
+            violate(plane, conn, VIOLATES_PUBLISH, p, stop - p)
+            return True
+        p = <const char*>memmem(stop, end - stop, name, length)
+    return False
+
+
+cdef bint names_denied(plane_t* plane, conn_t* conn, msg_t* msg) noexcept nogil:
+    """Whether a message would have the server publish where its sender may not: what a schedule or an ack produces."""
+    return is_denied_by(plane, conn, msg, b"\nNats-Schedule-Target:", 22) or is_denied_by(
+        plane, conn, msg, b"\nJetraft-Publish:", 17
+    )
+
+
 cdef bint is_refused(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo, bint again) noexcept nogil:
     """Tell a client that it may not publish this; what it repeats in one read (`again`) is looked up once."""
     cdef Leave leave
@@ -115,6 +141,8 @@ cdef bint is_refused(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo, bin
         memo.match = NULL       # it was for another subject
         memo.subject = msg.subject
         memo.len = msg.subject_len
+    if conn.perms != NULL and msg.hdr_len and names_denied(plane, conn, msg):
+        return True
     if is_gateway_space(msg.subject, msg.subject_len):
         violate(plane, conn, VIOLATES_PUBLISH, msg.subject, msg.subject_len)
         return True

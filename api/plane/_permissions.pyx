@@ -125,6 +125,16 @@ cdef bint may_always(plane_t* plane, perms_t* perms, const char* s, Py_ssize_t n
     return allowed
 
 
+cdef bint may_publish_all(perms_t* perms, const char* s, Py_ssize_t n) noexcept nogil:
+    """Whether one entry of the lists lets a user publish to every subject of a pattern, and none denies some of them."""
+    cdef text_t queue
+    queue.p = NULL
+    queue.n = 0
+    if perms.publish_allow != NULL and not look_up(perms.publish_allow, s, n, WHOLE_TAIL, queue).plain:
+        return False
+    return perms.publish_deny == NULL or not overlaps(perms.publish_deny, s, n)
+
+
 cdef Leave may_publish(plane_t* plane, conn_t* conn, const char* s, Py_ssize_t n) noexcept nogil:
     """Whether the user of a connection with permissions may publish now. An answer counts as one."""
     cdef reply_t* reply

@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 
 from jetraft.api.plane._accounts cimport Account, acct_free, acct_new, end_account, is_in_use
 from jetraft.api.plane._deliver cimport drop_subscription
-from jetraft.api.plane._permissions cimport may_always
+from jetraft.api.plane._permissions cimport may_always, may_publish_all
 from jetraft.api.plane._types cimport CLOSE_MAX_ACCOUNT_CONNECTIONS, acct_t, conn_t, leaf_t
 from jetraft.api.plane._writer cimport conn_close, emit_text
 
@@ -121,6 +121,17 @@ cdef class Tenants:
         if conn.acct != <acct_t*><size_t>address or conn.perms == NULL:
             return True
         return may_always(&self.p, conn.perms, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+
+    def may_write(self, cid, str account not None, bytes pattern not None):
+        """Whether a connection's user may publish to all subjects of a pattern in an account; no, where it is of another.
+
+        What an import leads to is the exporter's word, and what a request of the importer writes there is not in it.
+        """
+        cdef conn_t* conn = self._conn(cid)
+        address = self.accounts.get(account.encode())
+        if conn == NULL or conn.acct == NULL or address is None or conn.acct != <acct_t*><size_t>address:
+            return False
+        return conn.perms == NULL or may_publish_all(conn.perms, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern))
 
     cdef bint _is_full(self, conn_t* conn, acct_t* acct):
         """Tell a connection that its account has as many as it may, and close it; False: there is room."""

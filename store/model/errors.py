@@ -1378,6 +1378,12 @@ JETRAFT_SCHEMA_UNUSABLE: Final = ApiErrorSpec(
     code=503,
     description="messages of this stream can not be judged: {err}",
 )
+JETRAFT_MAY_NOT_PUBLISH: Final = ApiErrorSpec(
+    name="JETRAFT_MAY_NOT_PUBLISH",
+    err_code=19003,
+    code=403,
+    description="the user who asks may not publish to {subject}",
+)
 
 ALL: Final[tuple[ApiErrorSpec, ...]] = (
     ACCOUNT_RESOURCES_EXCEEDED,
@@ -1608,6 +1614,7 @@ ALL: Final[tuple[ApiErrorSpec, ...]] = (
     MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED,
     JETRAFT_SCHEMA_MISMATCH,
     JETRAFT_SCHEMA_UNUSABLE,
+    JETRAFT_MAY_NOT_PUBLISH,
 )
 BY_ERR_CODE: Final[dict[int, ApiErrorSpec]] = {spec.err_code: spec for spec in ALL}
 BY_NAME: Final[dict[str, ApiErrorSpec]] = {spec.name: spec for spec in ALL}
