@@ -1,4 +1,4 @@
-"""Parity of a block that is rewritten as a whole, in a file beside it: one damaged place of it is mended without loss.
+"""Parity of a block that is rewritten as a whole, in a file beside it: one damaged place of it is repaired.
 
 In plain blocks of a group of one member each message has a checksum, so a flipped bit costs one message. The frames of
 compacted and compressed blocks have one checksum for a batch, and compressed bytes behind a flipped bit mean nothing.
