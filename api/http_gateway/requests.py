@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -27,6 +28,7 @@ JSON_TYPE: Final = "application/json"
 BYTES_TYPE: Final = "application/octet-stream"
 NATS: Final = b"nats-"
 OTHERS: Final = b"x-header-"
+PORT: Final = re.compile(r":\d+$")  # behind a host; an IPv6 address has brackets
 SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,18}")
 SUBJECT_BYTES_MAX: Final = 1024
 JWT: Final = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]+", re.ASCII)  # the first part is an object
@@ -100,10 +102,39 @@ def login_of(authorization: str, *, has_operators: bool = False) -> Login:
     raise RefusedRequestError(401, "Authorization is neither Basic nor Bearer")
 
 
+def is_framed_twice(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether two headers say how long a body is: a proxy may have believed the other one (RFC 9112, 6.1)."""
+    return {b"content-length", b"transfer-encoding"} <= {name.lower() for name, _ in headers}
+
+
+def _check_page(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise RefusedRequestError for what a browser sends for a page of another site.
+
+    A page whose own name leads to this address (DNS rebinding) sends no Origin with a GET, but its name as Host. It
+    knows no login, so a request with one is not its.
+    """
+    given = {name.lower(): value for name, value in headers}
+    if b"origin" in given or given.get(b"sec-fetch-site", b"none") != b"none":
+        raise RefusedRequestError(403, "requests of web pages are not served")
+    if b"authorization" not in given and not is_own_host(given.get(b"host", b"").decode("latin-1")):
+        raise RefusedRequestError(403, "without a login the Host is an address or localhost")
+
+
+def is_own_host(host: str) -> bool:
+    """Whether a Host names a machine by its address, or this one, and no page can have it as the name of its site."""
+    name = host.rpartition(":")[0] if PORT.search(host) else host
+    if name.lower() in {"", "localhost"}:
+        return True
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
 def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -> AskedMessage:
     """The message that a request is, without its body. Raises RefusedRequestError."""
-    if any(name.lower() == b"origin" for name, _ in headers):
-        raise RefusedRequestError(403, "requests of web pages are not served")
+    _check_page(headers)
     parts = [unquote_to_bytes(part) for part in target.partition("?")[0].split("/")][1:]
     match parts:
         case [b"pub", subject]:

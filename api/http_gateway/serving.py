@@ -16,7 +16,16 @@ import trio
 
 from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.client import GatewayClient
-from jetraft.api.http_gateway.requests import Login, RefusedRequestError, Reply, asked_by, login_of, problem, reply_of
+from jetraft.api.http_gateway.requests import (
+    Login,
+    RefusedRequestError,
+    Reply,
+    asked_by,
+    is_framed_twice,
+    login_of,
+    problem,
+    reply_of,
+)
 from jetraft.api.listener import ClientListener
 from jetraft.api.session import Session
 
@@ -99,6 +108,10 @@ class GatewayListener(ClientListener):
             with trio.fail_after(REQUEST_S):
                 request = await self._next_request(stream, http)
                 if request is None:
+                    return False
+                if is_framed_twice(request.headers.raw_items()):
+                    reply = problem(400, "a request has Content-Length or Transfer-Encoding, not both")
+                    await self._send(stream, http, reply, has_body=True)
                     return False
                 try:
                     asking = _asked_by(request)

@@ -17,7 +17,7 @@ from tests.harness.certificates import Authority
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
-from tests.harness.raw import RawClient
+from tests.harness.raw import RawClient, exchange_to_end
 from tests.harness.server import Server
 
 LISTEN = f'http_gateway {{ listen: "{HOST}:-1" }}'
@@ -152,7 +152,7 @@ def test_a_body_of_many_small_chunks_costs_little(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path, config=f"{LISTEN}\nmax_payload: 16MB\nmax_pending: 64MB") as server:
         port, before_s = port_of(server), processor_s(server)
         with socket.create_connection((HOST, port), timeout=PATIENCE_S) as connection:
-            connection.sendall(b"POST /pub/nobody HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"POST /pub/nobody HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             connection.sendall(b"%x\r\n%b\r\n" % (len(first), first) + b"1\r\ny\r\n" * 10_000 + b"0\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 404"
         assert processor_s(server) - before_s < 4.0
@@ -162,7 +162,7 @@ def test_a_body_is_not_read_before_the_login(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path, config=LISTEN + USERS) as server:
         with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
             connection.sendall(
-                b"POST /pub/s.open HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\nExpect: 100-continue\r\n\r\n"
+                b"POST /pub/s.open HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 900000\r\nExpect: 100-continue\r\n\r\n"
             )
             assert connection.recv(12) == b"HTTP/1.1 401", "instead of 100"
         other = Browser(server)
@@ -213,12 +213,38 @@ def test_a_web_page_cannot_publish(browser: Browser) -> None:
     assert browser.ask("POST", "/pub/s.a", b"x", Origin="http://elsewhere")[0] == 403
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_a_page_whose_name_leads_here_reads_nothing(browser: Browser, host: str) -> None:
+    assert browser.ask("GET", "/stream/S/msg/1", Host=host)[0] == 403
+    assert browser.ask("POST", "/pub/s.a", b"x", Host=host)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "10.1.2.3", "[::1]", "[::1]:8080"])
+def test_a_machine_that_is_named_by_its_address_is_asked(browser: Browser, host: str) -> None:
+    assert browser.ask("POST", "/pub/s.a", b"x", Host=host)[0] == 200
+
+
+def test_a_browser_that_says_which_site_asks_is_refused(browser: Browser) -> None:
+    assert browser.ask("POST", "/pub/s.a", b"x", Sec_Fetch_Site="cross-site")[0] == 403
+    assert browser.ask("POST", "/pub/s.a", b"x", Sec_Fetch_Site="none")[0] == 200
+
+
+def test_a_body_whose_length_is_said_twice_is_refused_and_the_connection_closed(server: Server) -> None:
+    both = b"POST /pub/s.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection((HOST, port_of(server)), PATIENCE_S) as sock:
+        answer = exchange_to_end(sock, both + b"0\r\n\r\nGET /stream/S/msg/1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_connection_that_speaks_no_http_or_is_broken_off_is_closed(server: Server, browser: Browser) -> None:
     with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
         connection.sendall(b"CONNECT {}\r\nPING\r\n\r\n")
         assert connection.recv(100) == b""
     with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
-        connection.sendall(b"POST /pub/s.a HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf")
+        connection.sendall(b"POST /pub/s.a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
     assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
 
 
