@@ -24,6 +24,7 @@ import attrs
 from jetraft.cluster.assembly_layers import Logs, log_parts, replica_parts
 from jetraft.cluster.assembly_requests import cluster_service, request_parts
 from jetraft.cluster.assembly_shared import Shared, Stored, held_bytes, shared_parts
+from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.inquiries import LOOK
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.cluster.meta.exclusion import Exclusion
@@ -225,7 +226,8 @@ def _exclusion(shared: Shared, requests: Requests, logs: Logs, replicas: Replica
     )
 
     async def look(_request: ForwardedRequest) -> bytes:
-        await exclusion.look()
+        if not await exclusion.look():
+            raise Moved  # it has heard nothing of it: it is asked again
         return b""
 
     requests.served.serve(LOOK, look)

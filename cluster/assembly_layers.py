@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.assembly_requests import Requests
     from jetraft.cluster.assembly_shared import Shared, Stored
-    from jetraft.cluster.meta.currency import Currency
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment
@@ -195,7 +194,8 @@ def _site_maker(
         link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
         level_in_use=lambda: shared.machine.table.feature_level,
-        is_row_current=partial(is_row_current, requests.currency, shared.machine, setting.node_id),
+        is_table_held=lambda: requests.lease.is_held,
+        is_row_current=partial(is_row_current, requests, shared.machine, setting.node_id),
         has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
         confirm_read=requests.reads.confirm,
@@ -224,15 +224,18 @@ def _site_maker(
     return make
 
 
-def is_row_current(currency: Currency, machine: MetaMachine, node_id: NodeId, row: StreamAssignment) -> bool:
+def is_row_current(requests: Requests, machine: MetaMachine, node_id: NodeId, row: StreamAssignment) -> bool:
     """Whether the meta group's present table assigns this incarnation of the stream to this node.
 
-    A newer revision of the row is no other one: the replica takes it over in a moment (meta/backend.py).
+    A newer revision of the row is no other one: the replica takes it over in a moment (meta/backend.py). What the only
+    replica takes rests on nothing but the row, so it goes by the lease of the table; where there are more, an entry
+    needs a majority of them (decision 130).
     """
     found = machine.table.get(row.key)
     if found is None or found.group_id != row.group_id or found.incarnation != row.incarnation:
         return False
-    return currency.is_proved and node_id in found.holders
+    is_held = len(found.holders) > 1 or requests.lease.is_held
+    return is_held and requests.currency.is_proved and node_id in found.holders
 
 
 def queued_bytes(mesh: Mesh) -> int:

@@ -105,10 +105,15 @@ class ClusterNode:
             start()
 
     async def _prove_table(self) -> None:
-        """Rows can be gone by when the meta leader has confirmed the table: what waited for that begins."""
+        """Rows can be gone by when the meta leader has confirmed the table: what waited for that begins.
+
+        From then on what rests on the lease of the table begins and ends with that.
+        """
         await self.parts.currency.run()
         self.backend.retry_all()
         self.parts.mandates.weigh_all()
+        for signal in (self.parts.lease.on_held, self.parts.lease.on_lapsed):
+            signal.connect(self.parts.mandates.weigh_all)
 
     async def _until_meta_leads(self) -> None:
         await self.machine.leader_known.until(lambda: self.machine.leading_term is not None)

@@ -63,6 +63,7 @@ class Site:
     )
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     level_in_use: Callable[[], int] = attrs.field(default=lambda: LEVEL)  # that entries may use, by the table
+    is_table_held: Callable[[], bool] = attrs.field(default=lambda: True)  # its lease runs (meta/table_lease.py)
     # Whether the meta group's present table has this incarnation, with a replica on this node (streams/mandate.py).
     is_row_current: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: True)
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed

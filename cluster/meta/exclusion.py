@@ -82,11 +82,13 @@ class Exclusion:
             log.warning("this server was removed from the cluster while it was away; it asks to be admitted again")
             await self._rejoin()
 
-    async def look(self) -> None:
-        """Ask whether this node is a member; what follows is done when this returns."""
-        await self._lease.renew()
-        if self._done is not None:
-            await self._done.wait()
+    async def look(self) -> bool:
+        """Ask whether this node is a member, and say whether it is none and its replicas have ended."""
+        await self._lease.ask_again()
+        if self._done is None:
+            return False
+        await self._done.wait()
+        return self.is_removed
 
     def _note(self) -> None:
         if self._done is None:

@@ -35,6 +35,11 @@ class LeaseGrants:
         """A node was told how far the meta group has committed."""
         self._answered_ns[node] = now_ns
 
+    @property
+    def earlier_over_ns(self) -> int:
+        """When all leases are over that earlier leaders have granted."""
+        return self._began_ns + LEASE_NS + MARGIN_NS
+
     def over_ns(self, node: NodeId) -> int:
         """When all leases are over that the node may have by now."""
         return self._answered_ns.get(node, self._began_ns) + LEASE_NS + MARGIN_NS

@@ -91,6 +91,12 @@ class TableLease:
                 await self.renew()
                 await trio.sleep((RENEW_NS if self.is_within(RENEW_NS) else RETRY_NS) / NS_PER_S)
 
+    async def ask_again(self) -> None:
+        """Ask after this call: a question that is on its way may be answered from before what it was called for."""
+        if self._asking is not None:
+            await self._asking.wait()
+        await self.renew()
+
     async def renew(self) -> None:
         """Ask once, for ASK_S at most; a call that comes meanwhile waits for the same answer."""
         if self._asking is not None:

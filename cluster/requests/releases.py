@@ -27,9 +27,10 @@ from jetraft.cluster.calls.waiting import ask_peer
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from jetraft.cluster.calls.forward import Forwarder, MeshLike
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.lease_grants import LeaseGrants
     from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.requests.serving import ServedRequests
-    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
@@ -60,6 +61,8 @@ class Releases:
     directory: ReplicaDirectory[StreamReplica]
     grants: LeaseGrants
     clock: Clock
+    # Deleted, and not confirmed yet.
+    _waiting: dict[StreamKey, tuple[StreamAssignment, trio.Event]] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.served.serve(CAUGHT_UP.encode(), self._serve_relayed)
@@ -74,8 +77,30 @@ class Releases:
         """Return at this moment (mono)."""
         await trio.sleep(max(0, at_ns - self.clock.mono_ns()) / NS_PER_S)
 
+    async def settle(self, key: StreamKey, subjects: Sequence[bytes] = ()) -> None:
+        """Return when no deletion that this node has committed, of this stream or its subjects, is to be confirmed.
+
+        Who is told that a stream is not there, or gets its subjects for another one, relies on that as much as the one
+        who has deleted it.
+        """
+        for row, ended in list(self._waiting.values()):
+            filters = row.config.subject_filters
+            is_same = row.key == key or any(overlaps(one, other) for one in filters for other in subjects)
+            if is_same and row.account == key.account:
+                await ended.wait()
+
     async def stream_gone(self, row: StreamAssignment) -> None:
         """Return when no node acts on the row of a stream that was just deleted. Raises ApiError: see the module."""
+        ended = trio.Event()
+        self._waiting[row.key] = row, ended
+        try:
+            await self._until_gone(row)
+        finally:
+            ended.set()
+            if self._waiting.get(row.key) == (row, ended):
+                del self._waiting[row.key]
+
+    async def _until_gone(self, row: StreamAssignment) -> None:
         question, over_ns = MetaIndex(index=self.meta_group.applied_index), self.over_ns(row)
         others = [peer for peer in row.holders if peer != self.node_id]
         waiting = set(others)

@@ -114,6 +114,7 @@ class ClusterService:
 
     async def create_stream(self, account: str, config: StreamConfig, *, pedantic: bool) -> tuple[dict[str, Any], bool]:
         """Create a stream and wait for its leader. Returns its info as a JSON object, and whether it is new."""
+        await self._releases.settle(StreamKey(account, config.name), config.subject_filters)
         created = await self._frontend.create(account, config, pedantic=pedantic)
         return await self.info_of(created.assignment), created.fresh
 
@@ -122,6 +123,7 @@ class ClusterService:
 
         The other replicas that can be reached go by it too when this returns.
         """
+        await self._releases.settle(StreamKey(account, config.name), config.subject_filters)
         row = await self._frontend.update(account, config, pedantic=pedantic)
         over_ns = self._releases.over_ns(row)
         try:
@@ -135,7 +137,13 @@ class ClusterService:
 
     async def delete_stream(self, account: str, name: str) -> None:
         """Delete a stream; when this returns, no node serves it any more. Raises ApiError: it may be deleted still."""
-        row = await self._frontend.remove(account, name)
+        await self._releases.settle(StreamKey(account, name))
+        try:
+            row = await self._frontend.remove(account, name)
+        except errors.ApiError:
+            # An earlier leader may have deleted it without being able to say so.
+            await self._releases.until(self._releases.grants.earlier_over_ns)
+            raise
         await self._releases.stream_gone(row)
 
     async def delete_streams_of(self, account: str) -> AsyncIterator[str]:

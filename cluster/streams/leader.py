@@ -35,6 +35,7 @@ from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.proposals import Outcome
+from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.extensions import keeps_schedules
 
@@ -200,6 +201,9 @@ class StreamLeadership:
 
     def refusal(self) -> ApiError | None:
         """Why nothing can be stored now."""
+        if not self._site.is_table_held() and len(self._group.members) == 1:
+            # A process that stood still finds out here, before the task that ends this leadership (decision 130).
+            return errors.CLUSTER_NOT_AVAILABLE.with_values()
         return why_full(self._site, self._config)
 
     @property

@@ -192,13 +192,38 @@ async def test_a_server_that_is_removed_while_it_runs_has_ended_its_replicas_whe
     node = Excluded(took_part=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.exclusion.run)
-        await node.exclusion.look()
+        assert await node.exclusion.look()
         assert node.replicas.has_ended
         assert node.exclusion.is_removed
         for _ in range(3):
             await node.exclusion.look()
         assert (node.left, node.rejoined) == (1, 0)
         assert not node.town.lease.is_held
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_question_from_before_the_removal_says_nothing_of_it(autojump_clock: trio.testing.MockClock) -> None:
+    """It is on its way when the meta leader tells this node to look."""
+    del autojump_clock
+    node = Excluded(took_part=True)
+    node.town.is_member = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.exclusion.run)
+        nursery.start_soon(node.town.lease.renew)
+        await trio.sleep(node.town.way_s * 1.5)
+        node.town.is_member = False
+        assert await node.exclusion.look()
+        assert node.exclusion.is_removed
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_heard_nothing_of_a_removal_confirms_none(autojump_clock: trio.testing.MockClock) -> None:
+    del autojump_clock
+    node = Excluded(took_part=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.exclusion.run)
+        node.town.is_reached = False
+        assert not await node.exclusion.look()
         nursery.cancel_scope.cancel()
 
 

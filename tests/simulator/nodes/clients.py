@@ -9,6 +9,7 @@ import attrs
 import orjson
 import trio
 
+from jetraft.cluster.state.assignment import StreamKey
 from tests.simulator.world import ViolationError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 TRY_AGAIN_S = 0.7
 LOOK_S = 0.2
 API_S = 2.0
+DELETE_S = 6.0  # it may wait for a lease to end
 LOST_ANSWERS = 0.03  # of acknowledgements: the client's connection ended, and it tries again
 API_TRIES = 12
 
@@ -142,14 +144,16 @@ class Clients:
 
     # Operating.
 
-    async def api(self, subject: str, body: Any = b"", *, tries: int = API_TRIES) -> dict[str, Any] | None:
+    async def api(
+        self, subject: str, body: Any = b"", *, tries: int = API_TRIES, timeout_s: float = API_S
+    ) -> dict[str, Any] | None:
         """Ask any node until one answers; None when none does. An answer that says "not now" is none."""
         for _ in range(tries):
             alive = [life for life in self._cluster.lives if life.is_serving and life.is_alive]
             if not alive:
                 await trio.sleep(0.2)
                 continue
-            answer = await self._world.rng.choice(alive).ask(subject, body, timeout_s=API_S)
+            answer = await self._world.rng.choice(alive).ask(subject, body, timeout_s=timeout_s)
             if answer is not None and answer.get("error", {}).get("code") not in {500, 503}:
                 return answer
             await trio.sleep(0.2)
@@ -176,10 +180,37 @@ class Clients:
     async def delete(self, stream: Stream) -> None:
         """Have it no more."""
         stream.may_be_gone = True
-        answer = await self.api(f"STREAM.DELETE.{stream.name}")
+        answer = await self.api(f"STREAM.DELETE.{stream.name}", timeout_s=DELETE_S)
         stream.is_gone = answer is not None and ("error" not in answer or answer["error"].get("code") == 404)
         stream.gone_ns = self._world.now_ns if stream.is_gone else None
         self._world.note(f"delete {stream.name}: {_short(answer)}")
+
+    def holder_of(self, stream: Stream) -> str | None:
+        """The machine with the only replica of a stream."""
+        for life in self._cluster.alive():
+            assert life.node is not None
+            replica = life.node.directory.get(StreamKey("$G", stream.name))
+            if replica is not None and replica.is_leader:
+                return life.name
+        return None
+
+    async def publish_to_deleted(self, stream: Stream) -> None:
+        """Nothing is acknowledged by a stream whose deletion was confirmed."""
+        subject = stream.subject_of(0)
+        for life in self._cluster.alive():
+            if stream.is_gone and life.plane.captures(subject):
+                answer = await self._request(life, subject, b"", b"late")
+                if answer is not None and "error" not in answer:
+                    raise ViolationError(f"{stream.name}: {life.name} has acknowledged after the deletion: {answer}")
+
+    async def remove_server(self, name: str) -> bool:
+        """Take a machine out of the cluster; says whether that was confirmed."""
+        others = [life for life in self._cluster.alive() if life.is_serving and life.name != name]
+        if not others:
+            return False
+        answer = await self._world.rng.choice(others).ask("SERVER.REMOVE", {"peer": name}, timeout_s=8.0)
+        self._world.note(f"remove {name}: {_short(answer)}")
+        return answer is not None and "error" not in answer
 
     async def scale(self, stream: Stream, replicas: int) -> None:
         """Change the number of replicas."""

@@ -61,6 +61,11 @@ class SimCluster:
         """Those that run."""
         return [life for life in self.lives if life.is_alive]
 
+    def meta_leader(self) -> str | None:
+        """The machine that leads the meta group, as it believes."""
+        nodes = [(life.name, life.node) for life in self.alive() if life.node is not None]
+        return next((name for name, node in nodes if node.machine.leading_term is not None), None)
+
     def start(self, name: str) -> None:
         """Begin a process, where none runs."""
         machine = self.machines[name]

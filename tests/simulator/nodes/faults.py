@@ -18,7 +18,7 @@ from tests.doubles.lossy_tree import LossyDirectory
 from tests.simulator.nodes.clients import Clients, Stream
 from tests.simulator.nodes.disk import LifeDisk
 from tests.simulator.nodes.life import ROOT
-from tests.simulator.world import MS
+from tests.simulator.world import MS, ViolationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +73,9 @@ class Faults:
             self._set_room(machine, None)
         for life in cluster.alive():
             life.disk.cut_after(None)
+        for life in cluster.alive():
+            if life.node is not None and life.node.parts.exclusion.is_removed:
+                cluster.kill(life.name, power=False)
         for name in cluster.names:
             cluster.start(name)
 
@@ -339,6 +342,41 @@ class Faults:
                 self._cluster.kill(life.name, power=False)
                 await self._clients.delete(stream)
                 await self._begin_alone(life.name)
+
+    async def _delete_behind_a_cut(self) -> None:
+        """A stream of one replica is deleted while its machine has lost one link, beside the meta leader, or all."""
+        if self._damages:
+            return
+        self._made += 1
+        stream = Stream(name=f"T{self._made}", replicas=1, load_per_s=3)
+        holder = await self._clients.create(stream) and self._clients.holder_of(stream)
+        leader = self._cluster.meta_leader()
+        if not holder or leader in (None, holder):
+            return
+        self._publish(stream)
+        others = [leader] if self._world.chance(0.5) else [name for name in self._cluster.names if name != holder]
+        pairs = [(holder, other) for other in others] + [(other, holder) for other in others]
+        self._world.note(f"block {pairs}")
+        self._cluster.net.block(pairs)
+        await self._world.sleep(self._world.between(0, 3000 * MS))
+        await self._clients.delete(stream)
+        await self._clients.publish_to_deleted(stream)
+        self._cluster.net.heal(pairs)
+
+    async def _remove_server(self) -> None:
+        """A machine is taken out of the cluster while it runs, or while it is away; its operator starts it again."""
+        name = self._name()
+        life = self._cluster.machines[name].life
+        if len(self._cluster.names) < 4 or life is None:
+            return
+        if self._world.chance(0.3):
+            self._cluster.kill(name, power=False)
+        if await self._clients.remove_server(name) and life.is_alive and life.node is not None:
+            left = [row.config.name for row, replica in life.node.directory.replicas() if replica.is_leader]
+            if left:
+                raise ViolationError(f"{name} was removed, and leads {left}")
+        await self._world.sleep(self._world.between(0, 2000 * MS))
+        await self._restart(name, self._world.between(20 * MS, 500 * MS), power=False)
 
     async def _restart_alone(self) -> None:
         await self._begin_alone(self._name())

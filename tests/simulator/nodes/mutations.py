@@ -11,6 +11,8 @@ from typing import Any
 import attrs
 import pytest
 
+from jetraft.cluster.meta.table_lease import TableLease
+from jetraft.cluster.requests.releases import Releases
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.streams.host import StreamHost
@@ -150,6 +152,20 @@ MUTATIONS = [
         instead="the meta group never hears that they are out",
         switch=replaced(StreamReplica, "_report_settled", lambda *_: False),
         plan=plan("remove-peer", "scale", machines=4),
+    ),
+    NodeMutation(
+        duty="a stream with one replica is served by the lease of the table (decision 130)",
+        instead="the lease never ends",
+        switch=replaced(TableLease, "is_held", property(lambda _lease: True)),
+        plan=plan("delete-behind-a-cut"),
+        seeds=8,
+    ),
+    NodeMutation(
+        duty="a deletion waits for the nodes that act on the row (decision 130)",
+        instead="it is answered when it is committed",
+        switch=replaced(Releases, "stream_gone", _nothing),
+        plan=plan("delete-behind-a-cut"),
+        seeds=8,
     ),
     NodeMutation(
         duty="replicas apply what is committed in the same way (rule 26)",

@@ -34,11 +34,12 @@ KINDS = (
     "scale",
     "remove-peer",
     "move-and-restart",
+    "delete-behind-a-cut",
     "restart-alone",
     "step-down",
 )
 DAMAGES = {"rot", "two-rot", "unreadable", "wipe"}
-MOVES = {"scale", "remove-peer", "move-and-restart"}
+MOVES = {"scale", "remove-peer", "move-and-restart", "remove-server"}
 ALWAYS = ("kill", "power", "partition")
 READERS_EVERY = 2  # so many seeds apart are those that are read by direct gets
 ROLLING_EVERY = 6  # so many seeds apart are those with rolling restarts and nothing else
