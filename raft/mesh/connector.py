@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 HANDSHAKE_S: Final = 2.0  # nats-server's time for authentication
 HANDSHAKES_MAX: Final = 64  # strangers at once; one more, and the oldest goes
 REDIAL_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+OWN_REDIAL_S: Final = 5.0  # a configured address where this server itself answered: rarely something else does later
 LEARNED_DIAL_DELAY_S: Final = 0.5  # of the node with the larger id: the other dials a learned address first
 LEARNED_FAILURES_MAX: Final = 300  # about five minutes
 
@@ -75,6 +76,7 @@ class _Target:
     address: Address
     node: NodeId | None
     learned: bool
+    is_own: bool = False  # this server answered when it was dialled last
 
 
 class Connector:
@@ -100,8 +102,8 @@ class Connector:
         self._log_limiter = LogLimiter()
         self._attempts = 0
         self.refused = 0
+        self._own_listeners = 0  # configured addresses on which this server listens
         self._unproven: set[Address] = set()  # where a server did not take this node's proof, when it was dialled last
-        self.own_routes = 0  # configured addresses that turned out to be this server
         self.listen_address: Address | None = None
 
     async def start(self, nursery: trio.Nursery, listen: Address | None) -> None:
@@ -156,13 +158,18 @@ class Connector:
         """Maintain a link with the node at this address. `node` is its id, where a peer has reported it."""
         assert self._nursery is not None
         if address == self.listen_address:
-            self.own_routes += node is None
+            self._own_listeners += node is None
             return
         if address in self._targets or len(self._targets) >= ADDRESSES_MAX:
             return
         target = self._targets[address] = _Target(address=address, node=node, learned=node is not None)
         delay_s = LEARNED_DIAL_DELAY_S if node is not None and node < self._identity.node_id else 0.0
         self._nursery.start_soon(self._dial_loop, target, delay_s)
+
+    @property
+    def own_routes(self) -> int:
+        """How many configured addresses are this server's own, or led to it when they were dialled last."""
+        return self._own_listeners + sum(target.is_own and not target.learned for target in self._targets.values())
 
     @property
     def is_proof_refused(self) -> bool:
@@ -181,7 +188,11 @@ class Connector:
             self.dial(address)
 
     async def _dial_loop(self, target: _Target, delay_s: float) -> None:
-        """Dial until linked, wait for the end of the link, and again. Ends when this is the server itself."""
+        """Dial until linked, wait for the end of the link, and again.
+
+        A learned address ends when this server itself answers there. A configured one does not: that greeting proves
+        nothing, and who sends this server's own back would have it given up.
+        """
         await trio.sleep(delay_s)
         failures = 0
         while not (target.learned and failures > LEARNED_FAILURES_MAX):
@@ -192,12 +203,14 @@ class Connector:
             try:
                 served = await self._dial_once(target)
             except HandshakeRefusedError as error:
-                if error.is_self:
-                    self.own_routes += not target.learned
+                if error.is_self and target.learned:
                     return
+                target.is_own = error.is_self
                 served = False
+            else:
+                target.is_own = False
             failures = 0 if served else failures + 1
-            await trio.sleep(REDIAL_S[min(failures, len(REDIAL_S) - 1)])
+            await trio.sleep(OWN_REDIAL_S if target.is_own else REDIAL_S[min(failures, len(REDIAL_S) - 1)])
         del self._targets[target.address]
         self._unproven.discard(target.address)
 

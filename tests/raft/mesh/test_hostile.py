@@ -274,3 +274,25 @@ async def test_a_proxy_that_flips_bits_changes_nothing_that_is_believed(seed: in
         assert all(sent[payload] for _, payload in arrived), "nothing that was not sent"
         numbers = [int(payload.split()[0]) for _, payload in arrived]
         assert numbers == sorted(set(numbers)), "in order, once"
+
+
+async def test_who_sends_a_greeting_back_does_not_have_a_configured_route_given_up() -> None:
+    with trio.socket.socket() as listening:
+        await listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        node = Node("one", routes=(Address(*listening.getsockname()),))
+        async with running(node):
+            with trio.fail_after(PATIENCE_S):
+                connection, _ = await listening.accept()
+                stream = trio.SocketStream(connection)
+                greeting = b""
+                while len(greeting) < HELLO_BYTES:
+                    greeting += await stream.receive_some(HELLO_BYTES - len(greeting))
+                await stream.send_all(greeting)
+                assert await stream.receive_some(1) == b""
+                await stream.aclose()
+                assert node.mesh.own_routes == 1
+                again, _ = await listening.accept()
+                again.close()
+                while node.mesh.own_routes:
+                    await trio.testing.wait_all_tasks_blocked(0.005)
