@@ -353,6 +353,7 @@ cdef class Connections(Tenants):
             self._unsubscribe(conn)
             drop_ptr(&self.p.dirty_conns, conn)
             drop_ptr(&self.p.paused_conns, conn)
+            drop_ptr(&self.p.resting_conns, conn)
             self.closed.append((conn.cid, conn.reason, counters))
             self._forget(conn)
             if conn.fd >= 0:
@@ -379,7 +380,9 @@ cdef class Connections(Tenants):
             free(sink)
 
     def next_wake_ns(self):
-        """When the first paused producer is read again (monotonic ns); 0 if none is paused."""
+        """When the first paused producer is read again (monotonic ns); 0 if none is paused. Who rests: at once."""
+        if self.p.resting_conns.count:
+            return self.p.now_ns
         return 0 if self.p.paused_conns.count == 0 else (<conn_t*>self.p.paused_conns.items[0]).paused_until_ns
 
     def housekeeping(

@@ -284,6 +284,7 @@ cdef uint32_t give(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexc
 cdef uint32_t give_elsewhere(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexcept nogil:
     """Deliver to a sink, or to the owner of a shadow; leaf nodes, and then other accounts, wait until all here have it."""
     if sub.kind == SUB_SINK:
+        plane.work += 1 + (3 if msg.hdr_len else 0)
         return capture(plane, sub.of.sink, 0 if origin == NULL else <uint32_t>origin.cid, msg)
     if sub.kind == SUB_SHADOW:
         return give_shadow(plane, sub, origin, msg)

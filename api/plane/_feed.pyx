@@ -33,13 +33,13 @@ cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) no
     while n and conn.state == CONN_OPEN:
         have = conn.partial_len
         chunk = plane.recv_cap - have
-        if conn.held and n <= chunk:
+        if (conn.held or conn.resting) and n <= chunk:
             if have:
                 memcpy(plane.recv_buf, conn.partial, have)
             memcpy(plane.recv_buf + have, data, n)
             keep_rest(plane, conn, plane.recv_buf, have + n)
             return
-        if chunk == 0 or conn.held:
+        if chunk == 0 or conn.held or conn.resting:
             conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
             return
         if chunk > n:
@@ -56,10 +56,10 @@ cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) no
 
 
 cdef void resume_conn(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Act on what a connection that was held had sent, and read on."""
+    """Act on what a connection that was held, or rested, had sent, and read on."""
     cdef size_t have = conn.partial_len
     cdef Py_ssize_t used
-    conn.paused = 0
+    conn.paused = conn.resting = 0
     conn_watch(plane, conn)
     if have == 0:
         return

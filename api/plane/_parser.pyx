@@ -55,9 +55,13 @@ from jetraft.api.plane._verbs cimport (
     Verb,
     verb_at,
 )
-from jetraft.api.plane._writer cimport conn_close, emit_text
+from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text, push_ptr
 
 cdef enum:
+    # What a connection may bring in one turn to what is not compiled, some 10 ms: then it rests until the next one.
+    WORK_PER_TURN = 4096        # messages for a receiver in Python, most of which are handled in runs
+    WORK_OF_HEADERS = 3         # more, for one with headers, which may have to be judged by itself
+    WORK_OF_CALL = 64           # a CONNECT, or something that is denied and logged
     ARGS_MAX = 5        # one more than any verb has, so that surplus arguments are noticed
     ARGUMENTS_BYTES_MAX = 65534     # of a line with subjects, for any max_control_line: their lengths have 16 bits
 
@@ -93,7 +97,15 @@ cdef void violate(plane_t* plane, conn_t* conn, Violation kind, const char* p, P
     subject.p = nothing.p = p
     subject.n = n
     nothing.n = 0
+    plane.work += WORK_OF_CALL
     plane.on_violation(plane, conn, kind, subject, nothing, nothing)
+
+
+cdef void rest(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Go on with this connection in the next turn, after the others have had theirs."""
+    conn.resting = conn.paused = 1
+    push_ptr(&plane.resting_conns, conn)
+    conn_watch(plane, conn)
 
 
 # -- publish
@@ -278,9 +290,11 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
     if count == 2:
         queue.n = 0
     if plane.max_sub_tokens and tokens_of(args[0]) > plane.max_sub_tokens:
+        plane.work += WORK_OF_CALL
         plane.on_violation(plane, conn, VIOLATES_TOKENS, args[0], queue, sid[0])
         return 0
     if not may_subscribe(conn, args[0], queue):
+        plane.work += WORK_OF_CALL
         plane.on_violation(plane, conn, VIOLATES_SUBSCRIBE, args[0], queue, sid[0])
         return 0
     if conn.max_subs >= 0 and conn.sub_count >= conn.max_subs:    # also for a sid that is known
@@ -339,10 +353,12 @@ cdef int control(plane_t* plane, conn_t* conn, Verb verb, const char* p, Py_ssiz
         emit_text(plane, conn, b"PONG\r\n", 6)
         if conn.connected and conn.protocol and not conn.info_sent:
             conn.info_sent = 1
+            plane.work += WORK_OF_CALL
             plane.on_first_ping(plane, conn)
     elif verb == VERB_PONG:
         note_pong(conn, plane.now_ns)
     elif verb == VERB_CONNECT:
+        plane.work += WORK_OF_CALL
         plane.on_connect(plane, conn, p, n)
         if conn.state == CONN_OPEN and not conn.held:
             acknowledge(plane, conn)
@@ -358,6 +374,7 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
     cdef const char* end
     cdef Verb verb
     cdef memo_t memo
+    cdef uint64_t work_max = plane.work + WORK_PER_TURN
     memo.repeats = memo.permitted = False
     memo.match = NULL
     memo.subject = NULL
@@ -399,6 +416,9 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
             at += skip + used
             if conn.state != CONN_OPEN:
                 return n
+            if plane.work > work_max and at < n:
+                rest(plane, conn)
+                break
             continue
         if plane.log_protocol:
             plane.on_protocol(plane, conn, True, data + at, skip + line, NULL, 0)
@@ -407,5 +427,8 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
         at += skip + line + 1
         memo.permitted = False      # a CONNECT may have changed who this is
         if conn.held:
+            break
+        if plane.work > work_max and at < n:
+            rest(plane, conn)
             break
     return at

@@ -6,8 +6,10 @@ once a turn, RECV_BYTES at most, so that no client starves another. A producer w
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memmove
 
 from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
+from jetraft.api.plane._feed cimport resume_conn
 from jetraft.api.plane._packed cimport read_packed, take
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
@@ -116,6 +118,19 @@ cdef void resume_paused(plane_t* plane) noexcept nogil:
     plane.paused_conns.count = kept
 
 
+cdef int resume_rested(plane_t* plane) noexcept nogil:
+    """Go on with the connections that had their share of the last turn; returns how many there were."""
+    cdef uint32_t i, count = plane.resting_conns.count
+    cdef conn_t* conn
+    for i in range(count):
+        conn = <conn_t*>plane.resting_conns.items[i]
+        if conn.state == CONN_OPEN and conn.resting:
+            resume_conn(plane, conn)
+    plane.resting_conns.count -= count       # who rests again stands behind them
+    memmove(plane.resting_conns.items, plane.resting_conns.items + count, plane.resting_conns.count * sizeof(void*))
+    return <int>count
+
+
 cdef int spin(plane_t* plane, epoll_event* events) noexcept nogil:
     """Poll for events for SPIN_NS without sleeping, unless polling has found none lately.
 
@@ -166,13 +181,14 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
     cdef epoll_event events[EVENTS_PER_TURN]
     cdef conn_t* conn
     cdef watch_t* watch
-    cdef int i, n
-    n = wait_ready(plane, events, timeout_ns)
+    cdef int i, n, rested
+    n = wait_ready(plane, events, 0 if plane.resting_conns.count else timeout_ns)
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
     plane.received = 0
     if plane.paused_conns.count:
         resume_paused(plane)
+    rested = resume_rested(plane) if plane.resting_conns.count else 0
     for i in range(n):
         if <size_t>events[i].data.ptr & 1:
             watch = <watch_t*>(<size_t>events[i].data.ptr & ~<size_t>1)
@@ -198,4 +214,4 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
                 pause(plane, conn)
         elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
             conn_close(plane, conn, CLOSE_CLIENT)
-    return n
+    return n + rested

@@ -320,6 +320,7 @@ cdef struct conn_t:
     uint8_t want_write  # waits for EPOLLOUT
     uint8_t paused      # not read until paused_until_ns (back-pressure), or until it is released
     uint8_t held        # its CONNECT is being judged: what follows it waits
+    uint8_t resting     # it has had its share of this turn: the rest of what it sent waits for the next one
     uint8_t pings_out
     uint8_t guard       # Guard bits
     int64_t max_payload         # the server's, or a smaller one of its user
@@ -582,6 +583,8 @@ cdef struct plane_t:
     ptrs_t conns            # all open connections
     ptrs_t sinks
     ptrs_t paused_conns
+    ptrs_t resting_conns
+    uint64_t work       # done for connections beyond compiled code, see _parser.pyx (WORK_PER_TURN)
     uint8_t external_traces # an account has messages with `traceparent` traced
     uint8_t note_interest   # somebody wants to know which subscriptions come and go
     buf_t interest_changes  # their subjects: u32 account id, u16 length, bytes
