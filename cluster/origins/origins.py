@@ -6,7 +6,7 @@ position stays, so that it goes on there when it is named again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.origins.mirror import MirrorIntake
 from jetraft.cluster.origins.reader import OriginReader
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig, StreamSource
 
 NEVER_ACTIVE_NS = -1
+AT_ONCE_MAX: Final = 32  # sources that begin together; more begin in slices of turns (cluster/turn_work.py)
 
 
 class Leader(Admitting, Protocol):
@@ -52,6 +53,8 @@ class Origins:
         self._mirror: OriginReader | None = None
         self._subjects: SubjectChanges | None = None  # of the mirror
         self._sources: dict[bytes, OriginReader] = {}
+        self._to_begin: dict[bytes, StreamSource] = {}  # those that have no reader yet
+        self._stream = ""
         self._positions: dict[bytes, int] = {}  # of sources that were left out in this term
 
     def follow(self, config: StreamConfig) -> None:
@@ -73,10 +76,21 @@ class Origins:
             reader.end(for_good=True)
             # What it has proposed may not be applied yet: should the source come back, it goes on behind that.
             self._positions[key] = reader.intake.position
-        for key, source in wanted.items():
-            if key not in self._sources:
-                self._sources[key] = self._source_of(source, config.name)
-                self._sources[key].start()
+        was_beginning = bool(self._to_begin)
+        self._to_begin = {key: source for key, source in wanted.items() if key not in self._sources}
+        self._stream = config.name
+        if len(self._to_begin) <= AT_ONCE_MAX or not (was_beginning or self._site.work.add(self, self._begin_some)):
+            self._begin_some(None)
+
+    def _begin_some(self, until_ns: int | None) -> bool:
+        """Begin to read sources, until this time if it is given; True when some are left."""
+        while self._to_begin:
+            key = next(iter(self._to_begin))
+            self._sources[key] = self._source_of(self._to_begin.pop(key), self._stream)
+            self._sources[key].start()
+            if until_ns is not None and self._site.clock.mono_ns() > until_ns:
+                break
+        return bool(self._to_begin)
 
     def applied(self) -> None:
         """More of the stream is applied."""
@@ -90,7 +104,7 @@ class Origins:
         """Leadership is over, or the stream is removed."""
         for reader in self._readers():
             reader.end(for_good=is_removed)
-        self._mirror, self._sources = None, {}
+        self._mirror, self._sources, self._to_begin = None, {}, {}
 
     @property
     def proposed_seq(self) -> int:
