@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from jetraft.store.model._fifo import Fifo
 
@@ -56,6 +57,26 @@ class TurnWork:
         mine.append(job)
         self._jobs += 1
         self._wake()
+        return True
+
+    async def finish(self, owner: Hashable, step: Callable[[], bool]) -> bool:
+        """Call this in slices until it returns False; False, and nothing done, when there is no place for it."""
+        is_done = trio.Event()
+        is_given_up = False
+
+        def job(until_ns: int) -> bool:
+            while not is_given_up and step():
+                if self._clock.mono_ns() > until_ns:
+                    return True
+            is_done.set()
+            return False
+
+        if not self.add(owner, job):
+            return False
+        try:
+            await is_done.wait()
+        finally:
+            is_given_up = True
         return True
 
     def statistics(self) -> TurnWorkStatistics:

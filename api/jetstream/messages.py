@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.cluster.streams.asked import message_asked_for
+from jetraft.cluster.streams.asked import message_found_at_once
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.jsoncodec import encode_base64
@@ -30,9 +30,9 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 def get_confirmed(replica: StreamReplica, call: Call) -> Mapping[str, object]:
-    """The same when it is known that this replica still leads. Raises ApiError."""
+    """The same when it is known that this replica still leads. Raises ApiError, and TakesLongError for a search."""
     request = _get_request(call)
-    return _message_json(message_asked_for(replica.machine.store, request), request)
+    return _message_json(message_found_at_once(replica.machine.store, request), request)
 
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:

@@ -6,7 +6,7 @@ round. One that enters at a follower goes to the leader with the follower's word
 replicas these two are a majority, and no other node is asked.
 
 What is not that simple goes the way of all requests (`gateway`): when changes of the stream wait, or too many gets, or
-no leader is known, and when what was begun here finds that the leader has been deposed.
+no leader is known, and when what was begun here finds that the leader has been deposed, or has to search for long.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from jetraft.api.jetstream.plain_gets import plain_answer
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, HEAD_BYTES, ForwardedGet
 from jetraft.cluster.requests.locator import LeaderElsewhere
+from jetraft.cluster.streams.asked import TakesLongError
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
@@ -167,8 +168,8 @@ class PromptGets:
         word = (sender, asked.term) if asked.incarnation == replica.incarnation else None
 
         def end(outcome: Outcome) -> None:
-            if outcome is Outcome.OK:
-                body = self._read(replica, asked.hdr, asked.payload)
+            body = self._read(replica, asked.hdr, asked.payload) if outcome is Outcome.OK else b""
+            if body:
                 reply(ForwardedAnswer(status=ForwardStatus.DONE, body=body).pack())
             else:
                 reply(ForwardedAnswer(status=ForwardStatus.MOVED).pack())
@@ -186,13 +187,15 @@ class PromptGets:
 
 
 def _answer_of(replica: StreamReplica, hdr: bytes, payload: bytes, *, is_strict: bool) -> bytes:
-    """The JSON of an answer, or of an error."""
+    """The JSON of an answer, or of an error; empty for a get that has to search for long."""
     try:
         if not hdr and (plain := plain_answer(replica.machine.store, payload)) is not None:
             return plain
         call = Call(account="", names=(), body=payload, is_strict=is_strict)
         call.check_level(hdr)
         return answer(_KIND, get_confirmed(replica, call))
+    except TakesLongError:
+        return b""
     except errors.ApiError as error:
         return error_answer(_KIND, error)
     except Exception:  # a bug, or a disk that fails, must not stop the server, and the client needs an answer

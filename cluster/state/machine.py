@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import Entry
     from jetraft.store.stream._runs import Runs
+    from jetraft.store.stream._search import LastSearch
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -425,6 +426,10 @@ class StreamMachine:
         """The last live sequence whose subject matches, 0 for none."""
         found = self.store.last_for(pattern) if is_literal(pattern) else self.store.last_match((pattern,))
         return found or 0
+
+    def search_last(self, pattern: bytes) -> LastSearch:
+        """A search for the same, in steps."""
+        return self.store.search_last((pattern,))
 
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""

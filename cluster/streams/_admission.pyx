@@ -11,6 +11,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
+from jetraft.store.stream._subjtree cimport subject_matches
+
 from jetraft.cluster.capture._capture cimport Captured, capture_bytes, take_apart, write_capture_head
 from jetraft.store.frames._frame cimport (
     RECORD_HEADER_BYTES, record_hdr_len, record_length, record_subject, record_subject_len, write_record_header,
@@ -127,6 +129,20 @@ cdef class RecordBatch:
         """The sequence of the last record with this subject, 0 when there is none."""
         cdef uint32_t last = 0
         self._count_of(subject, &last)
+        return self.first_seq + last - 1 if last else 0
+
+    def last_match(self, bytes pattern not None):
+        """The sequence of the last record whose subject a pattern admits, 0 when there is none."""
+        cdef size_t position = 0, size = len(pattern)
+        cdef uint32_t place = 0, last = 0
+        cdef const char *text = PyBytes_AS_STRING(pattern)
+        cdef const uint8_t *record
+        while position < self.records.length:
+            record = self.records.data + position
+            place += 1
+            if subject_matches(text, size, <const char *>record_subject(record), record_subject_len(record)):
+                last = place
+            position += record_length(record)
         return self.first_seq + last - 1 if last else 0
 
     def count_of(self, bytes subject not None):

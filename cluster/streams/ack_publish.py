@@ -18,7 +18,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.extensions import ACK_PUBLISH
 from jetraft.store.model.message import SCHEDULE
-from jetraft.store.model.subject import matches, matches_any, valid_publish_subject
+from jetraft.store.model.subject import matches, valid_publish_subject
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.ack_publish import AckPublish
@@ -75,7 +75,7 @@ def _why_not(candidate: Candidate, asked: AckPublish, config: StreamConfig) -> A
     """Why a message is not to be had in one step with an ack; None where it is."""
     subject, headers = candidate.subject, candidate.headers
     shown = subject[:80].decode(errors="replace")
-    is_elsewhere = config.mirror is not None or not matches_any(config.subject_filters, subject)
+    is_elsewhere = config.mirror is not None or not config.subject_tree.matches(subject)
     is_counted = config.subject_transform is not None or config.allow_msg_counter
     is_for_later = candidate.is_of_batch or bool(headers.get(SCHEDULE)) or asks_to_wait(candidate.hdr)
     reasons = (

@@ -48,6 +48,7 @@ from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.limits import NO_LIMITS
+from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.retention import SizeModel
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ RESTS_ON_WHAT_IS_STORED: Final = frozenset(
     spec.err_code
     for spec in (errors.STREAM_WRONG_LAST_SEQUENCE, errors.STREAM_WRONG_LAST_MSG_ID, errors.STREAM_STORE_FAILED)
 )
+PATTERN_VISITS_PER_TURN: Final = 40_000  # subjects that expectations of patterns are compared with, about 2 ms
 
 
 class PublishAdmission:
@@ -95,6 +97,7 @@ class PublishAdmission:
         self._in_flight_ids: dict[bytes, Known] = {}
         self._in_flight_messages = self._in_flight_bytes = self._in_flight_stored = 0
         self._refusals_in_flight = 0
+        self._pattern_visits_left = PATTERN_VISITS_PER_TURN
 
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
@@ -128,7 +131,8 @@ class PublishAdmission:
             if end:
                 self._enlist(publish)
             return Admitted(publishes=[publish] if end else [], answers=[])
-        turn = Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
+        turn = self.begin(now_unix_ns)
+        turn.open = publish
         if publish.records.size < ENTRY_BYTES_MAX:
             position = self._take_one(turn, publish, batch, position)
         while position < end:
@@ -226,6 +230,7 @@ class PublishAdmission:
     def begin(self, now_unix_ns: int) -> Turn:
         """Judge at this time, which never goes back, until `close`."""
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        self._pattern_visits_left = PATTERN_VISITS_PER_TURN
         return Turn(admitted=Admitted(publishes=[], answers=[]))
 
     def open(self, turn: Turn) -> Publish:
@@ -417,15 +422,33 @@ class PublishAdmission:
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
+        if not is_literal(pattern):
+            self._visit_for_pattern(publish.records.count)
         return publish.last_seq_of(pattern) or self.last_seq_before(pattern)
 
     def last_seq_before(self, pattern: bytes) -> int:
-        """The same without an open publish."""
+        """The same without an open publish. Raises PublishRefused for patterns that take more than a part of a turn."""
+        is_wild = not is_literal(pattern)
+        if is_wild:
+            self._visit_for_pattern(self._in_flight_messages)
         for earlier in reversed(self._in_flight):
             found = earlier.last_seq_of(pattern)
             if found:
                 return found
-        return self._applied.last_for(pattern)
+        if not is_wild:
+            return self._applied.last_for(pattern)
+        search = self._applied.search_last(pattern)
+        is_unfinished = search.step(self._pattern_visits_left)
+        self._visit_for_pattern(search.spent)
+        if is_unfinished:
+            raise PublishRefused(errors.STREAM_TOO_MANY_REQUESTS.with_values())
+        return search.found
+
+    def _visit_for_pattern(self, subjects: int) -> None:
+        """Count subjects that a pattern is compared with. Raises PublishRefused beyond those of a turn."""
+        self._pattern_visits_left -= subjects
+        if self._pattern_visits_left <= 0:
+            raise PublishRefused(errors.STREAM_TOO_MANY_REQUESTS.with_values())
 
     def count_before(self, subject: bytes) -> int:
         """Messages of one subject, applied or in flight."""

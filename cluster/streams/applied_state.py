@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from jetraft.store.stream._search import LastSearch
     from jetraft.store.stream.stream_store import StoredMessage
 
 
@@ -37,6 +38,9 @@ class AppliedState(Protocol):
 
     def last_for(self, pattern: bytes) -> int:
         """The last live sequence whose subject matches, 0 for none."""
+
+    def search_last(self, pattern: bytes) -> LastSearch:
+        """A search for the same, in steps."""
 
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""

@@ -20,6 +20,8 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import attrs
+
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.memory_budget import Shortage
@@ -60,10 +62,14 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.mandate import Mandate
     from jetraft.raft.proposals import Done, Outcome
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream._search import Search
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
 QUEUE: Final = b"_sys_"  # as nats-server: one replica answers each request
 MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 413
+TAKE_NS: Final = 2_000_000  # of one turn, for new requests; the others have their turns
+VISITS_AT_ONCE: Final = 2_000  # subjects that a search looks at before it becomes a job: 0.1 ms
+VISITS: Final = 4_000  # between two looks at the clock
 SLICE_MESSAGES: Final = 512  # of one request in one turn
 SLICE_BYTES: Final = 1 << 20
 SLICES_PER_TURN: Final = 4  # of all batches
@@ -88,6 +94,16 @@ class Taken(Protocol):
 
     def settle(self, done: Done) -> None:
         """Call `done` when what was taken so far is applied, or this replica leads no more."""
+
+
+@attrs.frozen(slots=True)
+class Sought:
+    """A request that is searched for in steps, and what is made of it then."""
+
+    reply: bytes
+    hdr: bytes
+    search: Search
+    finish: Callable[[], bytes | BatchGet]  # raises RefusedError
 
 
 class DirectGets:
@@ -203,24 +219,78 @@ class DirectGets:
             self._site.outbox.send_batch(b"".join(answers))
 
     def _take(self, batch: bytes, *, is_confirmed: bool = False) -> None:
+        """Answer requests for a part of this turn; those that are left have their turns (cluster/turn_work.py)."""
         answers: list[bytes] = []
+        until_ns = self._site.clock.mono_ns() + TAKE_NS
+        is_late = False
         for asked in captures(batch):
-            reply, hdr = asked.reply, asked.hdr
-            if not reply:
+            if not asked.reply:
                 continue
-            try:
-                if self._has_to_wait(asked, is_confirmed=is_confirmed):
-                    continue
-                begun = self._answer(answers, asked.subject, reply, hdr, asked.payload)
-                if begun is not None:
-                    begun.client = asked.origin
-                    self._begin(begun)
-            except RefusedError as refused:
-                answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
-            except StoreCorrupt:
-                answers.append(encode_capture(reply, hdr=DAMAGED))
+            is_late = is_late or self._site.clock.mono_ns() > until_ns
+            if not is_late:
+                self._take_one(answers, asked, is_confirmed=is_confirmed)
+            elif not self._site.work.add(asked.origin, partial(self._take_late, asked.record, is_confirmed)):
+                answers.append(encode_capture(asked.reply, hdr=BUSY))
         if answers:
             self._site.outbox.send_batch(b"".join(answers))
+
+    def _take_late(self, record: bytes, is_confirmed: bool, _until_ns: int) -> bool:  # noqa: FBT001  (a job's arguments)
+        if self._sinks:
+            answers: list[bytes] = []
+            for asked in captures(record):
+                self._take_one(answers, asked, is_confirmed=is_confirmed)
+            self._send_late(answers)
+        return False
+
+    def _take_one(self, answers: list[bytes], asked: Capture, *, is_confirmed: bool) -> None:
+        reply, hdr = asked.reply, asked.hdr
+        try:
+            if not self._has_to_wait(asked, is_confirmed=is_confirmed):
+                self._go_on(answers, asked.origin, self._answer(asked))
+        except RefusedError as refused:
+            answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
+        except StoreCorrupt:
+            answers.append(encode_capture(reply, hdr=DAMAGED))
+
+    def _go_on(self, answers: list[bytes], client: int, made: bytes | BatchGet | Sought) -> None:
+        """Do with what has come of a request what remains to be done. Raises RefusedError."""
+        if isinstance(made, bytes):
+            answers.append(made)
+        elif isinstance(made, BatchGet):
+            made.client = client
+            self._begin(made)
+        elif not made.search.step(VISITS_AT_ONCE):
+            made.search.close()
+            self._go_on(answers, client, made.finish())
+        elif not self._site.work.add(client, partial(self._search, made, client)):
+            made.search.close()
+            raise RefusedError(BUSY)
+
+    def _search(self, sought: Sought, client: int, until_ns: int) -> bool:
+        """A slice of a search; True when there is more to do."""
+        if not self._sinks:
+            sought.search.close()
+            return False
+        while sought.search.step(VISITS):
+            if self._site.clock.mono_ns() > until_ns:
+                return True
+        sought.search.close()
+        answers: list[bytes] = []
+        try:
+            self._go_on(answers, client, sought.finish())
+        except RefusedError as refused:
+            answers.append(encode_capture(sought.reply, hdr=self._refusal(refused, sought.hdr)))
+        except StoreCorrupt:
+            answers.append(encode_capture(sought.reply, hdr=DAMAGED))
+        self._send_late(answers)
+        return False
+
+    def _send_late(self, answers: list[bytes]) -> None:
+        if answers:
+            self._site.outbox.send_batch(b"".join(answers))
+        self._unconfirmed.ask()
+        if self._batches:
+            self._wake()
 
     def _has_to_wait(self, asked: Capture, *, is_confirmed: bool) -> bool:
         """Whether a request is kept until this replica has what it needs. Raises RefusedError."""
@@ -263,25 +333,21 @@ class DirectGets:
         answers = [encode_capture(refused.reply, hdr=status) for refused in captures(batch)]
         self._site.outbox.send_batch(b"".join(answers))
 
-    def _answer(
-        self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes
-    ) -> BatchGet | None:
-        """Add the answer to one question, or return the batch that is to be served."""
+    def _answer(self, asked: Capture) -> bytes | BatchGet | Sought:
+        """The answer to one question, or the batch that is to be served, or what has to be searched for."""
+        subject, hdr, payload = asked.subject, asked.hdr, asked.payload
         if subject != self._prefix:
             check_level(hdr)
             if payload:
                 parse_direct_request(payload, hdr)
                 raise RefusedError(BAD)  # the subject has said it all
-            last = DirectRequest(last_by_subj=subject[len(self._prefix) + 1 :])
-            answers.append(self._one(reply, last))
-            return None
+            return self._one(asked, DirectRequest(last_by_subj=subject[len(self._prefix) + 1 :]))
         request = parse_direct_request(payload, hdr)
         if request.multi_last:
-            return self._many_last(reply, request)
+            return self._many_last(asked, request)
         if request.batch:
-            return self._batch(reply, request)
-        answers.append(self._one(reply, request))
-        return None
+            return self._batch(asked.reply, request)
+        return self._one(asked, request)
 
     def _refusal(self, refused: RefusedError, hdr: bytes) -> bytes:
         """The status; a client that minds the replica's position also learns it when there is nothing to read."""
@@ -289,15 +355,23 @@ class DirectGets:
             return message.append(NOT_FOUND, LAST_SEQ, b"%d" % self._store.last_seq)
         return refused.hdr
 
-    def _one(self, reply: bytes, request: DirectRequest) -> bytes:
-        store = self._store
-        seq: int | None = request.seq
+    def _one(self, asked: Capture, request: DirectRequest) -> bytes | Sought:
+        store, reply = self._store, asked.reply
         if request.last_by_subj:
-            pattern = request.last_by_subj
-            seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
-        elif request.next_by_subj or request.start_time_ns is not None:
-            seq = store.next_match(store.visible(_filters(request)), self._first_seq(request))
-        found = store.load(seq) if seq else None
+            if is_literal(request.last_by_subj):
+                return self._message(reply, request, store.last_for(request.last_by_subj))
+            last = store.search_last((request.last_by_subj,))
+            return Sought(reply, asked.hdr, last, lambda: self._message(reply, request, last.found))
+        if request.next_by_subj:
+            following = store.search_next((request.next_by_subj,), self._first_seq(request))
+            return Sought(reply, asked.hdr, following, lambda: self._message(reply, request, following.found))
+        if request.start_time_ns is not None:
+            return self._message(reply, request, store.next_match(store.visible(()), self._first_seq(request)))
+        return self._message(reply, request, request.seq)
+
+    def _message(self, reply: bytes, request: DirectRequest, seq: int | None) -> bytes:
+        """The answer with one message. Raises RefusedError when there is none."""
+        found = self._store.load(seq) if seq else None
         if found is None:
             raise RefusedError(NOT_FOUND)
         if request.no_hdr:
@@ -322,27 +396,14 @@ class DirectGets:
             columns=columns,
         )
 
-    def _many_last(self, reply: bytes, request: DirectRequest) -> BatchGet:
+    def _many_last(self, asked: Capture, request: DirectRequest) -> Sought:
         store = self._store
         up_to_seq = request.up_to_seq or store.last_seq
         if request.up_to_time_ns is not None:
             up_to_seq = store.seq_at_time(request.up_to_time_ns) - 1
-        seqs = (
-            store.last_per_subject(request.multi_last, up_to_seq, count_max=MULTI_LAST_MAX + 1) if up_to_seq > 0 else []
-        )
-        if len(seqs) > MULTI_LAST_MAX:
-            raise RefusedError(TOO_MANY)
-        if not seqs:
-            raise RefusedError(NO_RESULTS)
-        return BatchGet(
-            reply=reply,
-            filters=(),
-            next_seq=0,
-            left=request.batch or len(seqs),
-            bytes_left=request.max_bytes or NO_LIMIT,
-            num_pending=len(seqs),
-            seqs=seqs,
-            up_to_seq=up_to_seq,
+        search = store.search_last_of_each(request.multi_last, max(up_to_seq, 0), count_max=MULTI_LAST_MAX + 1)
+        return Sought(
+            asked.reply, asked.hdr, search, lambda: _batch_of(asked.reply, request, search.found(), up_to_seq)
         )
 
     def _first_seq(self, request: DirectRequest) -> int:
@@ -476,6 +537,24 @@ class DirectGets:
     @property
     def _store(self) -> StreamStore:
         return self._machine.store
+
+
+def _batch_of(reply: bytes, request: DirectRequest, seqs: Sequence[int], up_to_seq: int) -> BatchGet:
+    """What is to be served of many last messages. Raises RefusedError when there are too many, or none."""
+    if len(seqs) > MULTI_LAST_MAX:
+        raise RefusedError(TOO_MANY)
+    if not seqs:
+        raise RefusedError(NO_RESULTS)
+    return BatchGet(
+        reply=reply,
+        filters=(),
+        next_seq=0,
+        left=request.batch or len(seqs),
+        bytes_left=request.max_bytes or NO_LIMIT,
+        num_pending=len(seqs),
+        seqs=seqs,
+        up_to_seq=up_to_seq,
+    )
 
 
 def _never(told: Callable[[bool], None]) -> None:

@@ -10,7 +10,7 @@ from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
-from jetraft.store.model.subject import is_literal, matches
+from jetraft.store.model.subject import is_literal
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
@@ -41,8 +41,7 @@ class Publish:
         """The last sequence of a subject, or of all that match a pattern; 0 when there is none."""
         if is_literal(pattern):
             return self.records.last_seq_of(pattern)
-        found = [place for place, subject in enumerate(self.records.subjects()) if matches(pattern, subject)]
-        return self.records.first_seq + found[-1] if found else 0
+        return self.records.last_match(pattern)
 
     def acks(self, stream: bytes, domain: str = "") -> bytes:
         """The positive acks as a batch for `Outbox.send_batch`."""

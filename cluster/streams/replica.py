@@ -183,7 +183,7 @@ class StreamReplica:
         NotLeaderError when it does not.
         """
         await self.group.confirm_leadership()
-        return message_asked_for(self.machine.store, request)
+        return await message_asked_for(self._site, self.machine.store, request)
 
     async def settled(self) -> None:
         """Return when what this replica has taken as the leader is applied: an info then has what its client sent."""

@@ -15,7 +15,7 @@ from jetraft.cluster.streams.cron import first_due_ns, zone_of
 from jetraft.store.model import errors, message
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.extensions import WAITING
-from jetraft.store.model.subject import matches_any, valid_publish_subject
+from jetraft.store.model.subject import valid_publish_subject
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.candidate import Candidate
@@ -69,9 +69,9 @@ def _check_subjects(candidate: Candidate, config: StreamConfig) -> None:
         _refuse(errors.MESSAGE_SCHEDULES_TARGET_INVALID)
     if source and (not valid_publish_subject(source) or source in (target, candidate.subject)):
         _refuse(errors.MESSAGE_SCHEDULES_SOURCE_INVALID)
-    if not matches_any(config.subject_filters, target):
+    if not config.subject_tree.matches(target):
         _refuse(errors.MESSAGE_SCHEDULES_TARGET_INVALID)
-    if source and not matches_any(config.subject_filters, source):
+    if source and not config.subject_tree.matches(source):
         _refuse(errors.MESSAGE_SCHEDULES_SOURCE_INVALID)
 
 

@@ -10,11 +10,12 @@ Source: server/stream.go (StreamConfig), server/consumer.go (ConsumerConfig), se
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import attrs
 
+from jetraft.store.model._patterns import PatternTree
 from jetraft.store.model.fields import (
     DURATION,
     FLAG,
@@ -265,6 +266,11 @@ class StreamConfig(WireObject):
     def subject_filters(self) -> tuple[bytes, ...]:
         """The subjects as bytes, for routing and the store."""
         return tuple(subject.encode() for subject in self.subjects)
+
+    @cached_property
+    def subject_tree(self) -> PatternTree[bool]:
+        """The subjects as one tree, for questions about many subjects."""
+        return PatternTree(self.subject_filters)
 
 
 @lru_cache(maxsize=STORED_KEPT)

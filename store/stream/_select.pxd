@@ -3,6 +3,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from jetraft.store.stream._index cimport Index
+from jetraft.store.model._patterns cimport PatternTree
+from jetraft.store.stream._subjtree cimport Subject
 from jetraft.store.stream._verdicts cimport Verdicts
 
 cdef enum Mode:
@@ -10,10 +12,14 @@ cdef enum Mode:
     ONE_SUBJECT                    # one filter without wildcards
     SEVERAL
 
+cdef bint is_hidden(Index index, const Subject *subject) except -1
+
 cdef class FilterSet(Verdicts):
     cdef readonly tuple filters
     cdef Index index
     cdef Mode mode
+    cdef PatternTree open_tree     # of many filters: all of them,
+    cdef PatternTree hidden_tree   # and those that may admit what is hidden
     # The last count, which the next one continues from:
     cdef bint counted
     cdef uint64_t count            # matches in count_from..count_upto, at the number count_removals of removals
@@ -26,6 +32,8 @@ cdef class FilterSet(Verdicts):
     cdef int ask_everyone(self) except -1
     cdef bint admits(self, uint32_t subject_id) except -1
     cdef uint64_t find(self, uint64_t low) except? 0
+    cdef uint64_t first_in(self, uint64_t low, uint64_t high) except? 0
+    cdef bint matches_many(self, const Subject *subject) except -1
     cdef uint32_t _subject_id(self) except? 0
     cdef uint64_t _scan(self, uint64_t low, uint64_t high) except? 0
     cdef uint64_t _count_range(self, uint64_t low, uint64_t high) except? 0

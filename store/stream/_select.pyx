@@ -29,6 +29,7 @@ cdef enum:
     COST_SUBJECT = 4        # one subject's count in the table of ids
     COST_LINK = 16          # one link of a chain, a cache miss
     SCAN_EQUAL_PER_COST = 8  # messages of one vector comparison
+    FILTERS_ONE_BY_ONE = 8  # more are a tree: a walk down it costs as much as comparing with so many
 
 
 cdef bint is_hidden(Index index, const Subject *subject) except -1:
@@ -54,6 +55,9 @@ cdef class FilterSet(Verdicts):
                 self.mode = Mode.ONE_SUBJECT
         if self.mode != Mode.EVERYTHING:
             index.watch(self)
+        if len(filters) > FILTERS_ONE_BY_ONE:
+            self.open_tree = PatternTree(filters)
+            self.hidden_tree = PatternTree([one for one in filters if one.startswith(b"$")])
 
     def close(self):
         """Stop following the index; the set must not be used any more."""
@@ -176,6 +180,9 @@ cdef class FilterSet(Verdicts):
             subject = self.index.tree.at(subject_id)
             if subject.length == 0:
                 return False
+            if self.open_tree is not None:
+                self.verdicts[subject_id] = ADMITTED if self.matches_many(subject) else REFUSED
+                return self.verdicts[subject_id] == ADMITTED
             for one in self.filters:
                 if not one.startswith(b"$") and is_hidden(self.index, subject):
                     continue
@@ -184,6 +191,11 @@ cdef class FilterSet(Verdicts):
                     break
             self.verdicts[subject_id] = verdict
         return self.verdicts[subject_id] == ADMITTED
+
+    cdef bint matches_many(self, const Subject *subject) except -1:
+        """Whether one of many filters admits a subject."""
+        cdef bytes name = text_of(subject)[: subject.length]
+        return (self.hidden_tree if is_hidden(self.index, subject) else self.open_tree).admits(name)
 
     cdef int ask_everyone(self) except -1:
         """Evaluate the filters for all subjects before a long scan: in the order of ids, accesses are sequential."""
@@ -204,6 +216,14 @@ cdef class FilterSet(Verdicts):
             return self._scan(low, self.index.last_seq)
         subject_id = self._subject_id()
         return self.index.first_from(subject_id, low) if subject_id else 0
+
+    cdef uint64_t first_in(self, uint64_t low, uint64_t high) except? 0:
+        """The lowest admitted sequence in low..high, 0 when there is none."""
+        cdef uint64_t found
+        if self.mode == Mode.SEVERAL:
+            return self._scan(low, high)
+        found = self.find(low)
+        return found if found <= high else 0
 
     cdef uint32_t _subject_id(self) except? 0:
         cdef bytes one = self.filters[0]

@@ -1,6 +1,6 @@
 """The live subjects of one stream, as C sees them. See _subjtree.pyx."""
 
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
@@ -72,6 +72,7 @@ cdef class SubjectTree:
     cdef uint32_t intern(self, const char *name, size_t length, uint32_t code) except 0
     cdef int release(self, uint32_t subject_id) except -1
     cdef int collect(self, const char *filter, size_t filter_len, IdList *out) except -1
+    cdef int64_t collect_some(self, const char *filter, size_t filter_len, IdList *out, int64_t visits) except? -2
     cdef uint32_t _take_id(self) noexcept
     cdef int _grow_ids(self) except -1
     cdef int _grow_slots(self) except -1

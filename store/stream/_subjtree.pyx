@@ -13,7 +13,7 @@ Crit-bit: D. J. Bernstein, cr.yp.to/critbit.html, with 9-bit symbols (a presence
 may be the prefix of another and may contain any byte.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -48,6 +48,7 @@ cdef enum:
     LEAF = 0x80000000
     ID_END_MAX = 0x7FFFFFFF
     CAPACITY_MIN = 16
+    ADMITTED_ALL = 0xFFFFFFFF  # beyond every position
 
 
 cdef bint subject_matches(const char *filter, size_t filter_len, const char *subject, size_t subject_len) noexcept nogil:
@@ -75,6 +76,36 @@ cdef bint subject_matches(const char *filter, size_t filter_len, const char *sub
         i += 1
         j += 1
     return False
+
+
+cdef size_t refused_at(const char *filter, size_t filter_len, const char *subject, size_t subject_len) noexcept nogil:
+    """The position of the byte, or of the end, at which a filter refuses a literal subject; ADMITTED_ALL if it does not.
+
+    Every subject with the same bytes up to and with that position is refused, too.
+    """
+    cdef size_t i = 0, j = 0
+    while i < filter_len and j < subject_len:
+        if filter[i] == b">" and i + 1 == filter_len:
+            return ADMITTED_ALL
+        if filter[i] == b"*" and (i + 1 == filter_len or filter[i + 1] == b"."):
+            i += 1
+            while j < subject_len and subject[j] != b".":
+                j += 1
+        else:
+            while i < filter_len and filter[i] != b".":
+                if j >= subject_len or subject[j] != filter[i]:
+                    return j
+                i += 1
+                j += 1
+            if j < subject_len and subject[j] != b".":
+                return j
+        if i == filter_len:
+            return ADMITTED_ALL if j == subject_len else j
+        if j == subject_len:
+            return j
+        i += 1
+        j += 1
+    return j
 
 
 cdef size_t literal_prefix_len(const char *filter, size_t filter_len) noexcept nogil:
@@ -235,35 +266,56 @@ cdef class SubjectTree:
 
     cdef int collect(self, const char *filter, size_t filter_len, IdList *out) except -1:
         """Append the ids that a filter admits, in byte order of their subjects."""
+        self.collect_some(filter, filter_len, out, INT64_MAX)
+        return 0
+
+    cdef int64_t collect_some(self, const char *filter, size_t filter_len, IdList *out, int64_t visits) except? -2:
+        """The same; the number of subjects that were compared, or -1 when that would be more than `visits`.
+
+        A subject that the filter refuses at one of its bytes rules out all that have the same bytes up to there: what
+        lies below the branches behind that byte is passed over.
+        """
         cdef size_t prefix_len = literal_prefix_len(filter, filter_len)
         cdef uint32_t node
-        cdef IdList stack
+        cdef IdList stack    # pairs: a node, and the position of the branch above it
         cdef Subject *subject
+        cdef int64_t used = 0
+        cdef size_t refused
         if prefix_len == filter_len:
             node = self.find(filter, filter_len)
             if node:
                 push_id(out, node)
-            return 0
+            return 1
         node = self._prefix_top(filter, prefix_len)
         if node == 0:
             return 0
         memset(&stack, 0, sizeof(stack))
         try:
             # An explicit stack, because clients choose the depth of the tree: up to the bits of the longest subject.
+            push_id(&stack, 0)
             push_id(&stack, node)
             while stack.count:
-                stack.count -= 1
-                node = stack.ids[stack.count]
-                if node & LEAF:
-                    subject = self.at(node & ~<uint32_t>LEAF)
-                    if subject_matches(filter, filter_len, text_of(subject), subject.length):
-                        push_id(out, node & ~<uint32_t>LEAF)
-                else:
+                stack.count -= 2
+                node = stack.ids[stack.count + 1]
+                if not node & LEAF:
+                    push_id(&stack, self.branches[node].position)
                     push_id(&stack, self.branches[node].child[1])
+                    push_id(&stack, self.branches[node].position)
                     push_id(&stack, self.branches[node].child[0])
+                    continue
+                if used == visits:
+                    return -1
+                used += 1
+                subject = self.at(node & ~<uint32_t>LEAF)
+                refused = refused_at(filter, filter_len, text_of(subject), subject.length)
+                if refused == ADMITTED_ALL:
+                    push_id(out, node & ~<uint32_t>LEAF)
+                    continue
+                while stack.count and stack.ids[stack.count - 2] > refused:
+                    stack.count -= 2
         finally:
             free(stack.ids)
-        return 0
+        return used
 
     def name_of(self, uint32_t subject_id):
         """The subject of a live id."""

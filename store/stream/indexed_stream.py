@@ -12,6 +12,7 @@ from jetraft.store.log.compaction import Live
 from jetraft.store.stream import _liveness
 from jetraft.store.stream._index import Index
 from jetraft.store.stream._runs import Runs
+from jetraft.store.stream._search import LastOfEachSearch, LastSearch, NextSearch
 from jetraft.store.stream._select import FilterSet
 from jetraft.store.stream._seqset import PackedRanges
 from jetraft.store.stream.retention import SizeModel
@@ -202,6 +203,20 @@ class IndexedStream:
         """
         up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
         return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
+
+    # -- searches in steps, for what clients ask once --------------------------------------------------------------
+
+    def search_last(self, filters: Sequence[bytes]) -> LastSearch:
+        """A search for `last_match`."""
+        return LastSearch(self._index, filters)
+
+    def search_last_of_each(self, filters: Sequence[bytes], up_to_seq: int, *, count_max: int) -> LastOfEachSearch:
+        """A search for `last_per_subject`."""
+        return LastOfEachSearch(self._index, filters, up_to_seq, count_max)
+
+    def search_next(self, filters: Sequence[bytes], from_seq: int) -> NextSearch:
+        """A search for `next_match`; close it when it is over."""
+        return NextSearch(self._index, filters, from_seq)
 
     def _forget_filter_sets(self) -> None:
         for filters in self._filter_sets.values():

@@ -18,7 +18,9 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.limits import QueueLimits
 from jetraft.store.model.subject import matches
+from jetraft.store.stream._search import LastSearch
 from tests.cluster.lab import stream_config
+from tests.store.stream.test_select import index_of
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.publish import Admitted
@@ -53,6 +55,9 @@ class Applied:
 
     def last_for(self, pattern: bytes) -> int:
         return max((at for at, (subject, _) in enumerate(self.stored, 1) if matches(pattern, subject)), default=0)
+
+    def search_last(self, pattern: bytes) -> LastSearch:
+        return LastSearch(index_of(*(subject for subject, _ in self.stored))[1], [pattern])
 
     def bytes_for(self, subject: bytes) -> int:
         assert subject, "no test here limits them"
@@ -318,6 +323,25 @@ messages = st.lists(
     ),
     max_size=12,
 )
+
+
+def expecting(pattern: str, count: int) -> bytes:
+    hdr = headers(Expected_Last_Subject_Sequence="0", Expected_Last_Subject_Sequence_Subject=pattern)
+    return b"".join(encode_capture(b"s.a", b"R.%d" % number, hdr, b"") for number in range(count))
+
+
+def test_expectations_of_patterns_have_a_part_of_a_turn_and_the_rest_is_refused() -> None:
+    """Each is compared with what is in flight; refused ones change nothing, and the next turn takes them again."""
+    admission = PublishAdmission(stream_config(), Applied())
+    admitted = admission.admit(expecting("s.*.z", 3_000), NOW_NS)
+    answers = [json.loads(answer.payload) for answer in captures(b"".join(admitted.answers))]
+    taken = sum(publish.records.count for publish in admitted.publishes)
+    assert 100 < taken < 1_000
+    assert taken + len(answers) == 3_000
+    assert {answer["error"]["err_code"] for answer in answers} == {errors.STREAM_TOO_MANY_REQUESTS.err_code}
+
+    again = admission.admit(expecting("s.*.z", 1), NOW_NS)
+    assert [publish.records.first_seq for publish in again.publishes] == [taken + 1]
 
 
 @settings(max_examples=60)

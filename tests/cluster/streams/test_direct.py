@@ -327,3 +327,32 @@ def test_batches_pause_while_memory_is_short_and_none_begins(tmp_path: Path) -> 
     assert len(seqs(reader.ask({"seq": 1}))) == 1, "one message is no batch"
     used.write_text("0")
     assert seqs(reader.node.sleep(NS_PER_S)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"multi_last": ["s.*.z", "s.*.y"]}, b"404 No Results"),
+        ({"multi_last": ["s.*.z", "s.*.k"]}, b"413 Too Many Results"),
+        ({"last_by_subj": "s.*.z"}, b"404 Message Not Found"),
+        ({"next_by_subj": "s.*.z"}, b"404 Message Not Found"),
+    ],
+)
+def test_a_search_among_very_many_subjects_takes_several_turns(
+    body: Any, status: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it is asked, the job is told that its time has passed: it does one step a turn."""
+    reader = Reader([b"s.%d.k" % number for number in range(30_000)])
+    slices: list[bool] = []
+    search = direct.DirectGets._search
+
+    def hurried(gets: direct.DirectGets, sought: direct.Sought, client: int, _until_ns: int) -> bool:
+        slices.append(search(gets, sought, client, -1))
+        return slices[-1]
+
+    monkeypatch.setattr(direct.DirectGets, "_search", hurried)
+    monkeypatch.setattr(direct, "VISITS", 500)
+    answers = reader.ask(body)
+    assert [answer.hdr.startswith(b"NATS/1.0 " + status) for answer in answers] == [True]
+    assert slices == [True] * (len(slices) - 1) + [False]
+    assert len(slices) > 1
