@@ -82,7 +82,7 @@ def _wire() -> Iterator[str]:
         yield from (f"gossip {cls.__name__}.{name}" for name in names(cls).split())
     routes = root() / "api" / "plane" / "_route_record.pxd"
     for name, number in ROUTE_KIND.findall(routes.read_text(encoding="utf-8")):
-        if not name.endswith("_BYTES"):
+        if not name.endswith(("_BYTES", "_MASK", "_SHIFT")):
             yield f"route {number} {name.removeprefix('ROUTE_')}"
 
 

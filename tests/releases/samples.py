@@ -109,7 +109,7 @@ def snapshots() -> Iterator[Sample]:
         yield "snapshot", "snapshot", replica.machine.snapshot()
 
 
-def between_nodes() -> Iterator[Sample]:
+def between_nodes(level: int) -> Iterator[Sample]:
     """Messages of Raft and of calls, and what the mesh says."""
     raft: list[RaftMessage] = [*MESSAGES, Removed(term=1)]
     for message in raft:
@@ -117,7 +117,8 @@ def between_nodes() -> Iterator[Sample]:
         written = b"".join(encode(b"S-R3F-abcdefgh", INCARNATION, message))
         yield f"raft {number} {type(message).__name__}", "raft", written
     for called, _ in (*CALLS, *RECOVERY):
-        if (name := type(called).__name__) in PROTOCOLS:
+        name = type(called).__name__
+        if name in PROTOCOLS and FORMS[f"message {name}: {names(type(called))}"] <= level:
             yield f"message {name}", f"message {name}", called.pack()
     yield "handshake", "hello", ONE.encode()
     about = About(metadata={"a": 1}, address=Address("h", 1), peers={N2: Address("g", 2)}, links=(N2, N3))
@@ -131,4 +132,4 @@ def between_nodes() -> Iterator[Sample]:
 def samples(level: int = LEVEL) -> list[Sample]:
     """Everything that is written at a feature level."""
     logs = (*stream_samples(level), *meta_samples(level), *tables(level))
-    return [*logs, *(() if level == FIRST else (*snapshots(), *between_nodes()))]
+    return [*logs, *(() if level == FIRST else (*snapshots(), *between_nodes(level)))]
