@@ -177,7 +177,7 @@ up: secret image ## start three nodes in containers; for a new image on running 
 up-spark: secret image-spark ## start the Spark job beside them: JETSTREAM_STREAM=name; it waits for its stream
 	$(COMPOSE_UP) spark
 
-upgrade: secret image ## put the present code on one node after the other; one that does not run is mended first
+upgrade: secret image ## put the present code on one node after the other; one that does not run is repaired first
 	COMPOSE_PROJECT_NAME=$(PROJECT) JETRAFT_IMAGE=$(IMAGE) deploy/rolling-upgrade.sh
 
 down:            ## stop the containers, the Spark job too; their volumes stay

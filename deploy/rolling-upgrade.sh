@@ -51,7 +51,7 @@ ready() {
     done
     echo "rolling upgrade: $1 is not current after $wait_s s: $why" >&2
     echo "The nodes that follow were left alone. Its log: $compose -f deploy/docker-compose.yml logs $1" >&2
-    echo "With an image that runs, the same command mends it first." >&2
+    echo "With an image that runs, the same command repairs it first." >&2
     exit 1
 }
 

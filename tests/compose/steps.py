@@ -114,7 +114,7 @@ def upgrade(check: Check) -> str:
 
 
 def upgrade_and_back(check: Check) -> str:
-    """An image that ends at its start stops the upgrade at the first node; the next upgrade mends that node first."""
+    """An image that ends at its start stops the upgrade at the first node; the next upgrade repairs that node first."""
     good, others = check.cluster.image, [check.cluster.container(node) for node in NODES[1:]]
     check.cluster.image = check.cluster.next_image("broken", 'ENTRYPOINT ["false"]')
     try:
@@ -131,7 +131,7 @@ def upgrade_and_back(check: Check) -> str:
     told = check.cluster.upgrade()
     if "n1 comes first" not in told:
         raise CheckFailedError(f"the broken node did not come first: {told}")
-    return "n1 ends at its start, n2 and n3 are left alone; the next upgrade mends n1"
+    return "n1 ends at its start, n2 and n3 are left alone; the next upgrade repairs n1"
 
 
 def leaders_in_the_log(check: Check) -> str:
