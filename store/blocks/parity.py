@@ -8,7 +8,7 @@ So the block has a checksum for every 4 KiB, and the parity of every 32nd of the
 
 A block is cut into at most 32 rows of equal length; unit n of all rows is one stripe. A damaged unit is the parity of
 its stripe without it, if every other one has its checksum; the result has to have its own. So a run of damage as long
-as a row is mended: an unreadable sector, a lost or misplaced page, any number of flipped bits in one place.
+as a row is repaired: an unreadable sector, a lost or misplaced page, any number of flipped bits in one place.
 
 Pure. The caller verifies the frames of what is returned: a file of parity that is older than its block proves nothing.
 Source: RAID 5 (Patterson, Gibson, Katz 1988), in one file.

@@ -102,12 +102,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         cipher=unlock(disk, group, identity, options.secrets),
     )
     made = _made_ready(place, known, options, is_installed=installed is not None)
-    recovered = recover(disk, place.log, identity, options.mode, known.expected)
-    damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
-    block_repair.quarantine(place, damaged)
-    if block_repair.mend(place, damaged):
-        recovered = recover(disk, place.log, identity, options.mode, known.expected)
-        damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
+    recovered, damaged = _recovered(place, identity, options, known)
     block_repair.write_mark(place, ranges_of(damaged))
     # After the quarantine has a copy of what is damaged: this removes files.
     _tidy(place, recovered, is_installed=installed is not None)
@@ -126,6 +121,20 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         is_installed=installed is not None,
     )
     return _log_of(place, options, start, reader)
+
+
+def _recovered(
+    place: LogPlace, identity: Identity, options: LogOptions, known: _Known
+) -> tuple[Recovered, tuple[FoundBlock, ...]]:
+    """Read the blocks, and once more where their parity has repaired some; which of them are damaged after that."""
+
+    def read() -> tuple[Recovered, tuple[FoundBlock, ...]]:
+        recovered = recover(place.ledger.disk, place.log, identity, options.mode, known.expected)
+        return recovered, tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
+
+    found = read()
+    block_repair.quarantine(place, found[1])
+    return read() if block_repair.mend(place, found[1]) else found
 
 
 def is_new(ledger: Ledger, group: Path, identity: Identity, options: LogOptions) -> bool:
