@@ -307,7 +307,8 @@ def test_a_node_with_another_secret_says_so_and_is_not_healthy(tmp_path: Path) -
     ports = free_port(), free_port()
     with ExitStack() as stack:
         servers: list[Server] = []
-        for name, own, other, secret in (("n1", *ports, "right"), ("n2", *reversed(ports), "wrong")):
+        nodes = (("n1", ports, "right"), ("n2", ports[::-1], "wrong"))
+        for name, (own, other), secret in nodes:
             (tmp_path / name).mkdir()
             text = config % (own, other, secret)
             servers.append(stack.enter_context(Server("jetraft", directory=tmp_path / name, name=name, config=text)))

@@ -5,6 +5,7 @@ The publishes and the question travel in one piece, so nothing is stored yet whe
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Message, RawClient
 from tests.harness.server import Server
+
+APP: Final[dict[str, Any]] = {"user": "app", "pass": "app"}
+OUT: Final[dict[str, Any]] = {"user": "out", "pass": "out"}
 
 ROUNDS = 8
 EACH = 40
@@ -40,7 +44,7 @@ def sees_consumer(messages: list[Message], number: int) -> bool:
 
 
 def sees_get(messages: list[Message], number: int) -> bool:
-    return json.loads(messages[0].payload).get("message", {}).get("seq") == number
+    return bool(json.loads(messages[0].payload).get("message", {}).get("seq") == number)
 
 
 def sees_direct(messages: list[Message], number: int) -> bool:
@@ -107,16 +111,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_client_sees_what_it_has_sent(server: Server, question: str) -> None:
-    with RawClient(server.address, user="app", **{"pass": "app"}) as client:
+    with RawClient(server.address, **APP) as client:
         make(client, 1)
         check(client, question)
 
 
 @pytest.mark.parametrize("question", ["STREAM.INFO", "MSG.GET", "DIRECT.GET"])
 def test_a_client_of_another_account_does_too(server: Server, question: str) -> None:
-    with RawClient(server.address, user="app", **{"pass": "app"}) as owner:
+    with RawClient(server.address, **APP) as owner:
         make(owner, 1)
-        with RawClient(server.address, user="out", **{"pass": "out"}) as client:
+        with RawClient(server.address, **OUT) as client:
             check(client, question, prefix="JS.app")
 
 

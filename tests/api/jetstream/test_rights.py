@@ -12,6 +12,8 @@ from tests.harness.patience import until
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
+LOGIN: Final[dict[str, Any]] = {"pass": "p"}
+
 CONFIG: Final = """
 jetstream { legacy_api: true }
 accounts {
@@ -46,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def client(server: Server, user: str) -> RawClient:
-    return RawClient(server.address, user=user, **{"pass": "p"})
+    return RawClient(server.address, **LOGIN, user=user)
 
 
 def made(client: RawClient, name: str, to: str = "$JS.API.CONSUMER.CREATE.S.", **keys: str) -> Any:

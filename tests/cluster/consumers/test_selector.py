@@ -59,6 +59,10 @@ class Stream:
         return -len(self.live)
 
     @property
+    def last_seq(self) -> int:
+        return max(self.live, default=0)
+
+    @property
     def retains_by_acks(self) -> bool:
         return True
 
