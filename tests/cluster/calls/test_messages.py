@@ -64,6 +64,7 @@ from jetraft.cluster.calls.messages.inquiries import (
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
 from jetraft.cluster.calls.messages.template_streams import TemplateStreamAnswer
 from jetraft.cluster.calls.messages.usage import NodeTiers, NodeUsage, TierShare, UsageQuestion
+from jetraft.raft import recovery
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import PROTOCOLS
 from jetraft.store.frames._frame import make_record
@@ -207,6 +208,11 @@ ELSEWHERE: Final = {
     "store/stream/stream_store.py": "checkpoints",
 }
 
+# Each registers its messages: what other tests have imported in this process must not decide which are tried.
+for each in (package, recovery):
+    for module in pkgutil.iter_modules(each.__path__):
+        importlib.import_module(f"{each.__name__}.{module.name}")
+
 KINDS: Final = sorted({type(message) for message, _ in GOLDEN}, key=lambda kind: kind.__name__)
 ALL: Final = pytest.mark.parametrize("kind", KINDS)
 
@@ -218,8 +224,6 @@ def test_the_bytes_are_those_of_every_version(message: Packed, wire: str) -> Non
 
 
 def test_every_protocol_is_here() -> None:
-    for found in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{found.name}")
     ours = {name for name, kind in PROTOCOLS.items() if not kind.__module__.startswith("jetraft.raft.recovery.")}
     assert {type(message).__name__ for message, _ in GOLDEN} >= ours  # the others: tests/raft/recovery/test_messages.py
 
