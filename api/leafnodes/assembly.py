@@ -20,7 +20,7 @@ from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
-from jetraft.api.listener import bind
+from jetraft.api.listener import bind, listen
 from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
 from jetraft.api.plane._plane import Plane
@@ -142,6 +142,7 @@ class LeafParts:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.leafnodes.run)
             if self.sock is not None:
+                listen(self.sock)  # in this turn: "Server is ready" may follow, and whoever reads that connects
                 self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
                 nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor, self.arrivals).run)
             secure = cast("SecurePlane", plane)

@@ -11,7 +11,6 @@ import trio
 from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.interfaces import client_ip
 from jetraft.api.leafnodes.leafnodes import Leafnodes
-from jetraft.api.listener import listen
 from jetraft.api.reactor import Reactor
 
 ACCEPT_RETRY_S = 0.1  # the pause when the process is out of descriptors
@@ -27,9 +26,8 @@ class LeafListener:
     arrivals: ArrivalPlaces
 
     async def run(self) -> None:
-        """Accept until cancelled, then close the socket. Raises ListenError."""
+        """Accept until cancelled, then close the socket."""
         try:
-            listen(self.sock)
             while True:
                 await trio.lowlevel.wait_readable(self.sock)
                 try:

@@ -126,20 +126,25 @@ class StreamPlanner:
             self._lost(StreamRecreatedError(self._recreated(last, view)))
             return []
         known = first is not None and first.created == last.created
-        cut = cut or self._cut_of_old_offsets(first.seq if known and first else view.first_seq, last.seq)
-        return self._existing(view, cut, last.seq)
+        begin_seq = first.seq if known and first else None
+        cut = cut or self._cut_of_old_offsets(begin_seq or view.first_seq, last.seq)
+        return self._existing(view, cut, begin_seq or cut.start_seq, last.seq)
 
     def _cut_of_old_offsets(self, start_seq: int, end_seq: int) -> Cut:
         count = partition_count_of_old_offsets(end_seq - start_seq)
         return Cut(start_seq=start_seq, count=count, subjects=self.options.subjects)
 
-    def _existing(self, view: StreamView, cut: Cut, end_seq: int) -> list[Range]:
-        """Return the partitions of a range, each with the part of it that exists; what does not is a loss."""
+    def _existing(self, view: StreamView, cut: Cut, begin_seq: int, end_seq: int) -> list[Range]:
+        """Return the partitions of a range, each with the part of it that exists; what does not is a loss.
+
+        A cut begins at what the stream had when the range was planned: rows before it that the query has not read,
+        from `begin_seq` on, were lost by then.
+        """
         stream, options = self.options.stream, attrs.evolve(self.options, subjects=cut.subjects)
         if view.end_seq < end_seq:
             self._lost(DataLossError(f"stream {stream!r} ends at {view.last_seq}, the planned range at {end_seq - 1}"))
-        if cut.start_seq < view.first_seq and not options.holds(view.retention):
-            lost = f"{cut.start_seq} to {min(view.first_seq, end_seq) - 1}"
+        if begin_seq < view.first_seq and not options.holds(view.retention):
+            lost = f"{begin_seq} to {min(view.first_seq, end_seq) - 1}"
             self._lost(DataLossError(f"{lost} are no longer in stream {stream!r}, which starts at {view.first_seq}"))
         partitions = self._split(view, cut.start_seq, end_seq, count=cut.count, options=options)
         return [within(one, view.first_seq, view.end_seq) for one in partitions]

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-import nats
 import pytest
+from nats import connect
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 
 from tests.harness.cluster import Cluster
@@ -22,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @asynccontextmanager
-async def busy(context: nats.js.JetStreamContext, subject: str) -> AsyncIterator[None]:
+async def busy(context: JetStreamContext, subject: str) -> AsyncIterator[None]:
     """Somebody publishes all the time, a few messages at once."""
 
     async def publish() -> None:
@@ -42,7 +43,7 @@ def test_every_fetch_of_a_reader_that_starts_is_filled(cluster: Cluster) -> None
 
 
 async def fetch_from_a_full_stream(url: str) -> None:
-    client = await nats.connect(url)
+    client = await connect(url, connect_timeout=PATIENCE_S)
     context = client.jetstream(timeout=PATIENCE_S)
     await context.add_stream(StreamConfig(name="FULL", subjects=["full.>"], num_replicas=3, max_msgs=KEPT))
     await asyncio.gather(*[context.publish("full.a", b"x" * 100) for _ in range(KEPT)])
@@ -59,7 +60,7 @@ def test_a_consumer_without_acks_reads_what_its_interest_keeps(cluster: Cluster)
 
 
 async def fetch_without_acks(url: str) -> None:
-    client = await nats.connect(url)
+    client = await connect(url, connect_timeout=PATIENCE_S)
     context = client.jetstream(timeout=PATIENCE_S)
     interest = RetentionPolicy.INTEREST
     await context.add_stream(StreamConfig(name="KEPT", subjects=["kept.>"], num_replicas=3, retention=interest))

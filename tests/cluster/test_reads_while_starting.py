@@ -9,9 +9,9 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import nats
 import nats.errors
 import pytest
+from nats import connect
 from nats.js.errors import KeyNotFoundError
 
 from tests.harness.cluster import Cluster
@@ -51,7 +51,7 @@ class Reader:
         """Connect again whenever the node has gone."""
         while True:
             with contextlib.suppress(OSError, nats.errors.Error):
-                client = await nats.connect(self._node.url, error_cb=_quiet, allow_reconnect=False, connect_timeout=2)
+                client = await connect(self._node.url, error_cb=_quiet, allow_reconnect=False, connect_timeout=2)
                 try:
                     await self._read(client)
                 finally:
@@ -82,7 +82,7 @@ async def _quiet(_error: Exception) -> None:
 @contextlib.asynccontextmanager
 async def reading(cluster: Cluster, *, replicas: int) -> AsyncIterator[list[Reader]]:
     """A bucket of so many replicas with all its keys, read at every node."""
-    client = await nats.connect(cluster[0].url, error_cb=_quiet, connect_timeout=10)
+    client = await connect(cluster[0].url, error_cb=_quiet, connect_timeout=10)
     bucket = await client.jetstream(timeout=10).create_key_value(bucket=BUCKET, replicas=replicas, direct=True)
     for number in range(KEYS):
         await bucket.put(f"k{number}", b"v%d" % number)

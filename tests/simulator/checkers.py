@@ -134,8 +134,7 @@ class Checker:
 
     def _lasting(self, frame: bytes) -> bytes:
         """What an erasure leaves of a frame."""
-        header = parse_header(frame)
-        if not self._erases or header.kind != Kind.MESSAGES:
+        if not self._erases or parse_header(frame).kind != Kind.MESSAGES:
             return frame
         rows = [(seq, ts_ns, subject, len(hdr), len(body)) for seq, ts_ns, subject, hdr, body in records(frame)]
         return frame[FRAME_CRC_FROM:FRAME_HEADER_BYTES] + repr(rows).encode()

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+import trio
 
 from jetraft.api.jetstream import streams
 from jetraft.api.jetstream.call import Call
@@ -44,7 +45,7 @@ def service_over(tree: Counting) -> "ClusterService":
     store.page_of_subjects = lambda *words, **page: IndexedStream.page_of_subjects(
         cast("IndexedStream", store), *words, **page
     )
-    replica = SimpleNamespace(machine=SimpleNamespace(store=store), info=StreamInfo)
+    replica = SimpleNamespace(machine=SimpleNamespace(store=store), info=StreamInfo, settled=trio.lowlevel.checkpoint)
     owners = SimpleNamespace(leading=lambda *_: replica)
     return cast("ClusterService", SimpleNamespace(owners=owners, alternates_of=lambda *_: ()))
 

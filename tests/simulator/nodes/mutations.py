@@ -95,7 +95,7 @@ MUTATIONS = [
     ),
     NodeMutation(
         duty="reads end some time after contact with the leader",
-        instead="who was current once is for ever",
+        instead="a member that was current once stays readable",
         switch=replaced(freshness, "READ_GRACE_NS", ENDLESS_NS // 2),
         plan=attrs.evolve(READ, kinds=("long-cut",), faults_ns=20 * NS_PER_S),
     ),
