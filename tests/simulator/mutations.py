@@ -440,7 +440,7 @@ MUTATIONS = [
     Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60, 9),
     Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120, 36),
     Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250, 96),
-    Mutation(43, "a log went as far as the ledger has noted", repairs.a_noted_end_is_the_end, "damage", 80, 14),
+    Mutation(43, "a log went as far as the ledger has noted", repairs.a_noted_end_is_the_end, "damage", 160, 109),
     Mutation(43, "a noted end is the end", repairs.a_noted_end_is_the_end, LOST_END, 60, 2),
     Mutation(41, "timers run while a member's own vote is not durable", timers_run_meanwhile, "disks", 40, 1),
     Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40, 5),
