@@ -142,7 +142,7 @@ class LeafParts:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.leafnodes.run)
             if self.sock is not None:
-                listen(self.sock)  # in this turn: "Server is ready" may follow, and whoever reads that connects
+                listen(self.sock)  # in this turn: clients connect at "Server is ready", which may follow
                 self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
                 nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor, self.arrivals).run)
             secure = cast("SecurePlane", plane)
