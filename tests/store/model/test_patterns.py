@@ -14,7 +14,7 @@ from jetraft.store.model._patterns import PatternTree, TooManyCombinationsError
 WORDS = (b"a", b"b", b"*x")
 LITERALS = [b".".join(words) for depth in range(1, 5) for words in itertools.product(WORDS, repeat=depth)]
 RUNS = 3  # the machine is shared: the least of the times counts
-GROWTH_MAX = 50  # ten times as many: n log n is 13 times as much, and caches miss more; a square is 100 times
+GROWTH_MAX = 25  # ten times as many: n log n is 13 times as much
 
 patterns = st.builds(
     lambda words, tail: b".".join([*words, b">"] if tail else words),
@@ -126,7 +126,7 @@ def firsts(count: int) -> PatternTree[bool]:
     return PatternTree(b"%d.b" % number for number in range(count))
 
 
-CASES: dict[str, Callable[[int], bool]] = {
+WALKS: dict[str, Callable[[int], bool]] = {
     "literals against literals": lambda n: literals(n, b"a").meets(literals(n, b"b")),
     "equal tokens, then others": lambda n: literals(n, b"a").meets(PatternTree(b"a.%d.y" % i for i in range(n))),
     "wildcards first against tokens first": lambda n: firsts(n).meets(wild(n)),
@@ -135,17 +135,24 @@ CASES: dict[str, Callable[[int], bool]] = {
             itertools.chain((b"*.q%d" % i for i in range(n)), (b"%d.b" % i for i in range(n)))
         ).is_disjoint()
     ),
-    "subjects, one by one": lambda n: any(map(literals(n, b"a").matches, (b"a.%d.y" % i for i in range(n)))),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_ten_times_as_many_cost_no_more_than_n_log_n(case: str) -> None:
+@pytest.mark.parametrize("case", WALKS)
+def test_two_large_sets_meet_within_the_steps_that_both_have_branches_for(case: str) -> None:
+    """A walk counts its steps and gives up beyond eight for each branch: that it does not shows what it costs.
+
+    Its time does not: of 2,000 patterns all are in the cache of the processor, of 20,000 they are not.
+    """
+    assert not WALKS[case](20_000)
+
+
+def test_ten_times_as_many_subjects_cost_no_more_than_n_log_n() -> None:
     def least_s(count: int) -> float:
         times = []
         for _ in range(RUNS):
             begun = time.process_time()
-            assert not CASES[case](count)
+            assert not any(map(literals(count, b"a").matches, (b"a.%d.y" % number for number in range(count))))
             times.append(time.process_time() - begun)
         return min(times)
 
