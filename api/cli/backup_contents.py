@@ -28,7 +28,7 @@ ENTRY_BYTES = 64  # of a message beside its own bytes, at most: for the state's 
 
 @attrs.frozen(kw_only=True)
 class BackupPoint:
-    """Where one goes back to, both bounds inclusive; without a sequence and a time: to the last backup."""
+    """A point to restore to, both bounds inclusive; without a sequence and a time it is the last backup."""
 
     to_seq: int | None = None
     to_ts_ns: int | None = None

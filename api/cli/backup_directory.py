@@ -189,7 +189,7 @@ def _check_sum(path: Path, sha256: str) -> None:
 
 
 def read_cut(directory: Path, segment: BackupSegment) -> LiveCut:
-    """What the stream had at the end of a segment. Raises BackupError, OSError."""
+    """Return the sequences that the stream had at the end of a segment. Raises BackupError, OSError."""
     if segment.cut_sha256:
         try:
             return LiveCut.parse((directory / segment.cut_file).read_bytes())

@@ -27,14 +27,14 @@ LIMITS: Final = ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")  # 
 
 @attrs.frozen(kw_only=True)
 class RestoreWish:
-    """What is to be restored."""
+    """The point to restore, and the name of the stream that is made."""
 
     point: BackupPoint = attrs.field(factory=BackupPoint)
     name: str = ""  # under which; empty: its own, with its subjects and consumers
 
 
 class Backup:
-    """What a restore is made of. Raises BackupError where the directory is not sound."""
+    """Messages, consumers and configuration of a restore. Raises BackupError where the directory is not sound."""
 
     def __init__(self, directory: Path, wanted: RestoreWish) -> None:
         manifest = BackupManifest.load(directory)

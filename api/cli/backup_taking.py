@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Tally:
-    """What an archive turned out to have."""
+    """The contents of an archive, counted while it is written."""
 
     state: dict[str, Any] = attrs.field(factory=dict)
     messages: int = 0  # that are kept
@@ -46,7 +46,7 @@ class Tally:
     cut: LiveCut | None = None  # that the server has made
 
     def live(self, from_seq: int) -> LiveCut | None:
-        """What the stream had at the end; None where the archive does not say it.
+        """Return the sequences that the stream had at the end; None where the archive does not say them.
 
         nats-server sends all messages, so what it does not send is removed. A jetraft of before 0.2 makes no cut and
         leaves out what is before `from_seq`.
