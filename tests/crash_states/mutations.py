@@ -196,12 +196,6 @@ def cut_entries_count(patch: Patch) -> None:
     patch.setattr(GroupState, "with_birth", careless)
 
 
-def what_is_found_is_not_synced(patch: Patch) -> None:
-    """An opening counts on what a process that was killed has left in the cache."""
-    read_block = recovery._read_block
-    patch.setattr(recovery, "_read_block", lambda disk, path, **_: read_block(disk, path, newest=False))
-
-
 def a_torn_tail_takes_the_entry_before_it(patch: Patch) -> None:
     def harsh(data: bytes, **given: Any) -> Any:
         walk = scan(data, **given)
@@ -232,7 +226,6 @@ MUTATIONS = (
     Mutation("the ledger is not told of first entries", first_entries_are_not_recorded, 1000),
     Mutation("what is assumed is never recorded", assumed_records_are_not_written, 4000, (21, 18)),
     Mutation("a first block lacks what the ledger had", first_blocks_lack_what_the_ledger_had, 1000),
-    Mutation("what an opening finds is not fsynced", what_is_found_is_not_synced, 6000, (5, 345)),
     Mutation("a torn tail takes the entry before it along", a_torn_tail_takes_the_entry_before_it, 1000),
     Mutation("an installed log is not fsynced", installed_logs_are_not_synced, 1000, (9, 126)),
 )

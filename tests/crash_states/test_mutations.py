@@ -8,9 +8,6 @@ from tests.crash_states.mutations import MUTATIONS, Mutation, files_are_not_sync
 from tests.crash_states.series import SEEDS
 from tests.harness.forms import IS_LONG
 
-# TODO(seeds): blocks of before 0.2 had this one noticed at seed 5; the lives have moved since, and no seed is known.
-UNSEEN = {"what an opening finds is not fsynced"}
-
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.instead)
@@ -19,8 +16,6 @@ def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.Monkey
     if not IS_LONG and is_noticed_at_once(mutation):
         return
     noticed = first_noticed(SEEDS)
-    if noticed is None and mutation.instead in UNSEEN:
-        pytest.xfail("no seed of the suite shows it since blocks have parity")
     assert noticed is not None
     judged, outcome = noticed
     assert judged <= mutation.states

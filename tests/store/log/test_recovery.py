@@ -77,6 +77,34 @@ def test_strict_opening_does_not_cut_a_torn_tail(disk: LossyDisk) -> None:
         opened(disk, mode=RecoveryMode.STRICT)
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_an_opening_marks_an_end_that_is_durable(disk: LossyDisk, seed: int) -> None:
+    """A process that was killed left an entry in the cache. A mark behind it says that it was durable: a power cut that
+    keeps the mark and a part of the entry would make damage of an entry that was never acknowledged."""
+    log = written(disk, [1])
+    frame = _frame.seal(Kind.NOOP, index=2, term=1, incarnation=7, body=bytes(range(1, 251)) * 20)  # many sectors
+    log.append([Entry(index=2, term=1, kind=Kind.NOOP, frame=frame)])
+    log.submit()
+    assert disk.step()  # the write; its fsync never comes
+    disk.kill()
+    operate = disk._operate
+
+    def until_the_mark_is_written(name: str, arguments: tuple[object, ...]) -> None:
+        operate(name, arguments)
+        if name == "write":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "_operate", until_the_mark_is_written)
+        with pytest.raises(KeyboardInterrupt):
+            opened(disk)
+    disk.crash(Random(seed))
+
+    log = opened(disk)
+    assert log.last_index in (1, 2)
+    assert not log.damaged_entries
+
+
 def test_frames_behind_a_tear_never_come_back(disk: LossyDisk) -> None:
     """The torn batch leaves sound frames at the very places where their successors would be written."""
     log = written(disk, [1])
