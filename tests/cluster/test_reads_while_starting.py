@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import nats.errors
@@ -14,6 +15,7 @@ import pytest
 from nats import connect
 from nats.js.errors import KeyNotFoundError
 
+from tests.harness import patience
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
@@ -182,11 +184,13 @@ def test_a_replica_whose_log_has_failed_is_not_read(tmp_path: Path) -> None:
         for _ in range(2 * SMALL_KIB // 20):
             client.request("s.filler", b"x" * 20_000)
         assert _publish(client, "s.k", b"new")
+        for sound in (cluster[0], cluster[1]):
+            with RawClient(sound.address) as at_sound:
+                patience.until(partial(_reads_new, at_sound))
         answers = Counter[bytes]()
         with RawClient(small.address) as at_small:
             for _ in range(100):
-                (answer,) = at_small.request("$JS.API.DIRECT.GET.S.s.k")
-                answers[answer.payload or answer.status.encode()] += 1
+                answers[_get(at_small)] += 1
         assert set(answers) <= {b"new", b"503"}, answers
         assert answers[b"new"]
 
@@ -197,6 +201,16 @@ SMALL_KIB = 24 << 10
 def _publish(client: RawClient, subject: str, payload: bytes) -> bool:
     (ack,) = client.request(subject, payload)
     return "seq" in json.loads(ack.payload)
+
+
+def _get(client: RawClient) -> bytes:
+    """The value, by a replica of the client's node if it has one that answers; or the status."""
+    (answer,) = client.request("$JS.API.DIRECT.GET.S.s.k")
+    return answer.payload or answer.status.encode()
+
+
+def _reads_new(client: RawClient) -> bool:
+    return _get(client) == b"new"
 
 
 def _lead_elsewhere(client: RawClient, node: Server) -> None:
