@@ -9,6 +9,7 @@ from tests.crash_states.series import SEEDS
 from tests.harness.forms import IS_LONG
 
 
+@pytest.mark.mutation
 @pytest.mark.long_form
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.instead)
 def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

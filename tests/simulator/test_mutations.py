@@ -15,6 +15,7 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "raft.md"
 
 
+@pytest.mark.mutation
 @pytest.mark.long_form
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.rule}: {mutation.instead}")
 def test_a_missing_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +26,7 @@ def test_a_missing_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.Monke
         assert is_noticed(mutation)
 
 
+@pytest.mark.mutation
 @pytest.mark.parametrize("mutation", UNIT_MUTATIONS, ids=lambda mutation: f"{mutation.rule}: {mutation.instead}")
 def test_a_missing_rule_that_no_seed_can_notice_fails_its_tests(mutation: UnitMutation) -> None:
     assert still_passing(mutation) == []

@@ -9,6 +9,7 @@ from tests.simulator.nodes.mutations import MUTATIONS, NodeMutation, first_notic
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
+@pytest.mark.mutation
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.duty)
 def test_a_missing_duty_is_noticed(mutation: NodeMutation) -> None:
     assert first_noticed(mutation) is not None
