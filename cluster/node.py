@@ -91,7 +91,8 @@ class ClusterNode:
                 nursery.start_soon(parts.handovers.run)
             nursery.start_soon(parts.service.inquiries.run)
             nursery.start_soon(parts.reads.run)
-            nursery.start_soon(parts.leader_duties.run)
+            nursery.start_soon(parts.leader_duties.loop.run)
+            nursery.start_soon(parts.backend.comparison.run)
             nursery.start_soon(parts.gossip.run)
             nursery.start_soon(parts.room.run)
             if parts.memory is not None:

@@ -1,8 +1,9 @@
 """Makes a group's members those of the table, on its leader: takes the steps that `reshape` chooses.
 
 It looks when it begins to lead, when the row changes, and again every LOOK_NS until there is nothing left to do: what
-it waits for (a learner that catches up, a change that is committed) has no event of its own. It keeps no state: the
-target is in the row, the progress in the group's configuration.
+it waits for (a learner that catches up, a change that is committed) has no event of its own. After that its owner has
+it look now and then (cluster/upkeep/replica_duties.py, cluster/meta/leader_duties.py), so it misses nothing for good.
+It keeps no state: the target is in the row, the progress in the group's configuration.
 """
 
 from __future__ import annotations

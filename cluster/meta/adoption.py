@@ -10,7 +10,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import trio
+
 from jetraft.cluster.calls.forward import AnswerLost, Moved
+from jetraft.cluster.calls.unfinished import Unfinished
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.errors import ApiError
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.meta_group import MetaGroup, MetaGroupRef
     from jetraft.cluster.meta.saved_rows import SavedRows
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.store.ledger.ledger_records import GroupKey
     from jetraft.store.model.ids import GroupId
 
@@ -44,6 +49,8 @@ class Adoption:
         self._meta_group = meta_group
         self._stored = stored
         self._done_for: MetaGroup | None = None  # the meta group that the saved rows were compared with
+        self._left: list[StreamAssignment] = []  # rows that could not be taken back
+        self._unfinished = Unfinished("streams that the meta group has lost")
 
     def unknown(self) -> list[GroupId]:
         """The groups with data here that no saved row names: without the meta log it is unknown what they are."""
@@ -52,24 +59,33 @@ class Adoption:
     async def run(self) -> None:
         """Take back what is missing, once for each time that the meta log was opened.
 
-        Does nothing until this node leads the meta group. The change is durable when this returns.
+        Does nothing until this node leads the meta group. The change is durable when this returns. What could not be
+        taken back is tried again by each call: what is in its way may be deleted.
         """
-        if self._machine.leading_term is None or self._done_for is self._meta_group.group:
+        if self._machine.leading_term is None:
             return
-        self._done_for = self._meta_group.group
         stored = set(self._stored())
-        if self._machine.lost_entries:
-            await self._remove_superfluous(stored)
-        for row in self._rows.missing(stored):
+        if self._done_for is not self._meta_group.group:
+            self._done_for = self._meta_group.group
+            if self._machine.lost_entries:
+                await self._remove_superfluous(stored)
+            self._left = self._rows.missing(stored)
+            await self._take_back()
+            self._rows.prune(stored)
+        elif self._left:
+            self._left = [row for row in self._left if (row.group_id, row.incarnation) in stored]
+            await self._take_back()
+
+    async def _take_back(self) -> None:
+        rows, self._left, stuck = self._left, [], {}
+        for row in rows:
             try:
                 await self._frontend.adopt(row)
             except (ApiError, Moved, AnswerLost) as error:
-                log.error(  # noqa: TRY400
-                    "stream %s > %s (%s): the meta group has lost it, and it cannot be taken back: %s; its data is "
-                    "kept: delete or rename the stream that is in its way, and restart the server",
-                    *row.key,
-                    row.group_id,
-                    getattr(error, "description", None) or str(error) or type(error).__name__,
+                self._left.append(row)
+                why = getattr(error, "description", None) or str(error) or type(error).__name__
+                stuck["stream {} > {}".format(*row.key)] = (
+                    f"{row.group_id} cannot be taken back: {why}; its data is kept: delete what is in its way"
                 )
             else:
                 log.error(
@@ -80,7 +96,9 @@ class Adoption:
                     row.group_id,
                     row.incarnation,
                 )
-        self._rows.prune(stored)
+        _, line = self._unfinished.looked(stuck, int(trio.current_time() * NS_PER_S))
+        if line is not None:
+            log.error("%s", line)
 
     async def _remove_superfluous(self, stored: Collection[GroupKey]) -> None:
         """Delete again what was deleted in an entry that is lost: it may be in the way of its successor."""

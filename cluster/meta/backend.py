@@ -3,7 +3,8 @@
 The table says what should be; apply only notes which streams changed, and they are worked off always against the newest
 row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none. Different streams are
 worked at side by side, so that they share fsyncs and a slow one holds up no other; a stream is worked at by one
-task at a time.
+task at a time. A loop compares all rows with what runs, now and then: it finds what no event has announced, and names
+what cannot be started.
 
 A group's data is deleted only when the table holds its tombstone, or says that the group has left this node, and is
 proved to be current (currency.py): in a table of the past the group may have left this node and not come back yet. A
@@ -21,12 +22,14 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol
 import attrs
 import trio
 
+from jetraft.cluster.calls.reconciling import Reconciling
 from jetraft.cluster.meta.currency import UnprovedError
 from jetraft.cluster.meta.directory import R, ReplicaDirectory, Running, Unstarted
 from jetraft.raft.recovery.joining import JoinPendingError
 from jetraft.raft.recovery.repair import RepairPendingError
 from jetraft.raft.recovery.repair_pacing import rest_s
 from jetraft.raft.recovery.swap import SwapRefusedError
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
+UNPROVED_RETRY_S: Final = 10.0  # one that waits for the table to be proved; `retry_all` comes sooner
+PATIENCE_NS: Final = 10 * NS_PER_S  # before what is not started is named: an admission or a repair takes less mostly
+SLICE: Final = 1000  # rows that are compared in one turn: under a millisecond
 JOIN_RETRY_S: Final = 0.3  # one that waits to be admitted by other members, which may be electing a leader
 WORKED_AT_ONCE: Final = 16  # streams: what they wait for is mostly the disk, whose writer threads are as many
 SLOW_S: Final = 1.0  # one that takes longer reads a large log, or waits for other nodes: no other waits for it
@@ -111,6 +117,7 @@ class MetaBackend(Generic[R]):
         self._undiscarded: dict[GroupId, float] = {}  # when it is tried again
         self._discarding: dict[GroupId, trio.Event] = {}  # what is on its way out, until its ledger knows it no more
         self._reopenings: dict[StreamKey, _Reopening] = {}
+        self.comparison = Reconciling("replicas on this node", self._compare, patience_ns=PATIENCE_NS)
         machine.on_change.connect(directory.note)
         if on_heard is not None:
             on_heard.connect(self.retry)
@@ -145,6 +152,29 @@ class MetaBackend(Generic[R]):
         """Try again now to start the group's replica, should it wait: a member that it waits for was heard of."""
         keys = [key for key, row in self._machine.table.streams.items() if row.group_id == group_id]
         self._directory.note([key for key in keys if self._directory.get(key) is None])
+
+    async def _compare(self) -> dict[str, str]:
+        """Note each stream whose replica is not what its row says; return those, and what could not be started."""
+        different = []
+        for number, key in enumerate(list({**self._machine.table.streams, **self._directory.started()})):
+            if number % SLICE == SLICE - 1:
+                await trio.lowlevel.checkpoint()
+            if self._is_different(key):
+                different.append(key)
+        self._directory.note(different)
+        undone = dict.fromkeys(different, "its replica is not what its row says")
+        undone |= {key: unstarted.reason for key, unstarted in self._directory.unstarted.items()}
+        return {"stream {} > {}".format(*key): why for key, why in undone.items()}
+
+    def _is_different(self, key: StreamKey) -> bool:
+        """Whether what runs is not what the row says, and nothing is under way about it."""
+        if key in self._directory.dirty or key in self._directory.working or key in self._directory.unstarted:
+            return False
+        row, running = self._machine.table.get(key), self._directory.running(key)
+        wanted = row if row is not None and self._node_id in row.holders else None
+        return wanted is not (None if running is None else running.assignment) and (
+            wanted is None or running is None or running.assignment != wanted
+        )
 
     def retry_all(self) -> None:
         """Try again now what could not be started or discarded: the table is proved to be current."""
@@ -264,7 +294,7 @@ class MetaBackend(Generic[R]):
         before = self._directory.unstarted.get(key)
         attempts = 1 if before is None else before.attempts + 1
         if isinstance(error, UnprovedError):
-            pause_s = math.inf  # `retry_all` ends it
+            pause_s = UNPROVED_RETRY_S
         elif isinstance(error, JoinPendingError):
             pause_s = JOIN_RETRY_S
         else:
@@ -299,7 +329,7 @@ class MetaBackend(Generic[R]):
         if self._machine.table.is_removed(group_id, self._node_id):
             self._orphans.discard(group_id)
             if not self._is_table_proved():
-                self._undiscarded[group_id] = math.inf  # `retry_all` ends it
+                self._undiscarded[group_id] = trio.current_time() + UNPROVED_RETRY_S
             elif group_id not in self._discarding:
                 await self._discard(group_id)
         elif group_id not in self._orphans:

@@ -14,7 +14,7 @@ import trio
 from jetraft.cluster.state.changes import StreamChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
     from jetraft.raft.group import Group
@@ -97,6 +97,10 @@ class ReplicaDirectory(Generic[R]):
         """Wait until this node matches the table as it is now."""
         if self.dirty or self.working:
             await self.settled.wait()
+
+    def started(self) -> Mapping[StreamKey, Running[R]]:
+        """Return what runs, by stream; it changes while it is looked at across turns."""
+        return self._running
 
     # --- for the backend
 

@@ -6,27 +6,30 @@
 - A stream with a peer that was removed from the cluster gets another one, when there is one.
 
 Each is read off the table and the group's configuration, so a new leader goes on where the old one stopped. What could
-not be done is tried again for as long as this node leads (cluster/calls/unfinished.py): events only wake the loop.
+not be done is tried again for as long as this node leads (cluster/calls/reconciling.py): events only wake the loop, and
+none of the duties waits for another one to succeed.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
-from jetraft.cluster.calls.unfinished import FIRST_PAUSE_NS, PAUSE_MAX_NS, Unfinished
+from jetraft.cluster.calls.reconciling import Reconciling
 from jetraft.cluster.membership.reshaper import Reshaper
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
-from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.ports import Timers
@@ -59,8 +62,7 @@ class LeaderDuties:
         self._clock = clock
         self._group: Group | None = None
         self._reshaper: Reshaper | None = None
-        self._woken = trio.Event()
-        self._unfinished = Unfinished("replicas of removed servers")
+        self.loop = Reconciling("the meta group's leader", self._look)
         self.on_removed: Signal[[NodeId]] = Signal()  # a node that this one has taken out of the meta group
         machine.on_leader.connect(self.attend)
         if on_peer_up is not None:
@@ -78,34 +80,30 @@ class LeaderDuties:
 
     def attend(self) -> None:
         """Look soon."""
-        self._woken.set()
+        self.loop.wake()
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        while True:
-            pause_ns = await self._look()
-            with trio.move_on_after(pause_ns / NS_PER_S):
-                await self._woken.wait()
-            self._woken = trio.Event()
-
-    async def _look(self) -> int:
-        """Do what is to be done, and return when to look again (ns)."""
-        group = self._group
+    async def _look(self) -> Mapping[str, str]:
+        """Do what is to be done, and return what could not be."""
+        group, stuck = self._group, dict[str, str]()
         if group is None or self._machine.leading_term is None or self._reshaper is None:
-            return PAUSE_MAX_NS
+            return stuck
         self._reshaper.look()
-        try:
-            await self._frontend.raise_to_base()
-            await self._frontend.name_nodes()
-            stuck = await self._frontend.heal(group.members)
-        except Moved:
-            return FIRST_PAUSE_NS
-        except (AnswerLost, errors.ApiError) as error:
-            stuck = {"the meta group": str(error) or "a command was not confirmed in time"}
-        pause_ns, line = self._unfinished.looked(stuck, self._clock.mono_ns())
-        if line is not None:
-            log.info("%s", line)
-        return pause_ns
+        for name, duty in self.duties(group).items():
+            try:
+                stuck |= await duty() or {}
+            except Moved:
+                return {}  # the loop is woken when this node leads again
+            except (AnswerLost, errors.ApiError) as error:
+                stuck[name] = str(error) or "a command was not confirmed in time"
+        return stuck
+
+    def duties(self, group: Group) -> Mapping[str, Callable[[], Awaitable[Mapping[str, str] | None]]]:
+        """What the leader brings about, by name, in order. Each raises Moved, AnswerLost or ApiError."""
+        return {
+            "the feature level": self._frontend.raise_to_base,
+            "the names of servers": self._frontend.name_nodes,
+            "replicas of removed servers": partial(self._frontend.heal, group.members),
+        }
 
     async def remove(self, node_id: NodeId) -> None:
         """Take a node out of the meta group; its replicas are given to others afterwards. Committed when this returns.

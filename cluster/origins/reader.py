@@ -1,7 +1,8 @@
 """Reads one origin, for one term of leadership: asks for a consumer, takes what it delivers, asks again when it breaks.
 
 The shell around `Deliveries`. Each attempt has subjects of its own, so nothing of an earlier consumer is taken for
-this one's. What fails is tried again after a wait that grows; the error is shown in the stream's info meanwhile.
+this one's. What fails is tried again after a wait that grows: there is always a timer. The error is shown in the
+stream's info meanwhile, and named in the log.
 
 A durable consumer (of an origin that removes what is acknowledged, or one that the configuration names) stays when the
 reader ends, and is deleted only when nothing is to be read any more. What is applied is acknowledged to it by the
@@ -10,10 +11,12 @@ answers to its flow control requests. The subject of one that is named is listen
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from jetraft.cluster.calls.unfinished import Unfinished
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.origins import asking
@@ -24,17 +27,20 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import ALPHABET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamSource
 
+log = logging.getLogger(__name__)
+
 ANSWER_WAIT_NS: Final = 5 * NS_PER_S
 SILENCE_NS: Final = 5 * asking.HEARTBEAT_NS
 RETRY_NS: Final = NS_PER_S
 RETRY_NS_MAX: Final = 10 * NS_PER_S
+PATIENCE_NS: Final = 2 * NS_PER_S  # the leader of an origin may be moving
 TOKEN_CHARS: Final = 8
 WRONG_POLICY: Final = {"M": errors.MIRROR_CONSUMER_REQUIRES_ACK_FC, "S": errors.SOURCE_CONSUMER_REQUIRES_ACK_FC}
 EARLY_BATCHES_MAX: Final = 1024  # that come before the answer: at most the consumer's first window
@@ -110,6 +116,9 @@ class OriginReader:
         self._retry_ns = RETRY_NS
         self._lag = 0
         self._error: ApiError | None = None
+        kind = "mirror" if letter == "M" else "source"
+        self._unfinished = Unfinished(f"stream {site.account} > {stream}", patience_ns=PATIENCE_NS)
+        self._named = f"its {kind} {source.name}"
         self._ended = False
         self._caught_up: Callable[[], None] | None = caught_up
 
@@ -182,6 +191,7 @@ class OriginReader:
             self.start()
             return
         self._error, self._retry_ns = None, RETRY_NS
+        self._tell({})
         if named is not None:
             self._sinks.append(self._site.outbox.capture_deliveries(named.deliver_subject.encode(), self._on_batch))
         self._lag = answer.num_pending
@@ -246,8 +256,14 @@ class OriginReader:
         """Try again after a while."""
         self._stop()
         self._error = error
+        self._tell({self._named: error.description})
         self._arm(self._retry_ns)
         self._retry_ns = min(self._retry_ns * 2, RETRY_NS_MAX)
+
+    def _tell(self, stuck: Mapping[str, str]) -> None:
+        _, line = self._unfinished.looked(stuck, self._site.clock.mono_ns())
+        if line is not None:
+            log.info("%s", line)
 
     def _arm(self, after_ns: int) -> None:
         if self._timer is not None:
@@ -260,8 +276,10 @@ class OriginReader:
         silent_ns = self._site.clock.mono_ns() - (self._heard_ns or 0)
         if self._deliveries is not None and silent_ns < SILENCE_NS:
             self._arm(SILENCE_NS - silent_ns)
-        else:
-            self.start()
+            return
+        if self._error is None:
+            self._tell({self._named: "it does not answer"})
+        self.start()
 
     def _stop(self) -> None:
         """End the consumer, if there is one that is not durable, and forget what it was asked."""

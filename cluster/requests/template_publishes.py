@@ -28,6 +28,7 @@ from jetraft.cluster.calls.messages.template_streams import (
     PUBLISH,
     TemplateStreamAnswer,
 )
+from jetraft.cluster.calls.reconciling import Reconciling
 from jetraft.cluster.calls.waiting import ask_peer
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.capture.reach import SinkKind
@@ -93,7 +94,8 @@ class TemplatePublishes:
         self._lanes: dict[tuple[str, bytes], list[bytes]] = {}  # what waits, by account and subject
         self._waiting_bytes = 0
         self._refused = 0
-        self._woken = trio.Event()
+        self._is_followed = False
+        self.loop = Reconciling("templates", self._look)
         self._followed = Change()
         self._nursery: trio.Nursery | None = None
         served.serve(CREATE, self._serve_create)
@@ -106,11 +108,7 @@ class TemplatePublishes:
         """Serve until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
-                while True:
-                    self._woken = trio.Event()
-                    self._follow()
-                    self._followed.notify()
-                    await self._woken.wait()
+                await self.loop.run()
         finally:
             self._nursery = None
             for key in list(self._sinks):
@@ -138,12 +136,20 @@ class TemplatePublishes:
                             nursery.start_soon(ask, self._mesh, peer)
 
     async def _follows(self) -> None:
-        await self._followed.until(lambda: not self._woken.is_set())
+        await self._followed.until(lambda: self._is_followed)
 
     # --- captured here
 
     def _wake(self) -> None:
-        self._woken.set()
+        self._is_followed = False
+        self.loop.wake()
+
+    async def _look(self) -> dict[str, str]:
+        await trio.lowlevel.checkpoint()
+        self._is_followed = True
+        self._follow()
+        self._followed.notify()
+        return {}
 
     def _follow(self) -> None:
         """Capture the subjects of the templates that there are, and no others."""

@@ -41,6 +41,8 @@ from jetraft.store.stream.retention import SizeModel, limits_of
 from jetraft.store.stream.stream_store import StreamStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from jetraft.cluster.consumers.frontend import ConsumerFrontend
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
@@ -94,7 +96,10 @@ class StreamReplica:
         self.restoration: Restoration | None = None  # while it leads and is being restored
         self._reshaper: Reshaper | None = None
         self._retired = False
-        self._to_tell: bool | None = None  # members have forgotten messages which this one may not have: all of them?
+        # Members have forgotten messages which this one may not have: all of them? Until an entry says so.
+        self._to_tell: bool | None = None
+        self._is_telling = False  # that entry is on its way
+        self._proposed_revision = 0  # of the configuration that is on its way
         self._loss_news = LossNews()
         self._changed_ns = site.clock.unix_ns()  # since when this assignment is known here
         self._group: Group | None = None  # while the state is being recovered
@@ -225,6 +230,30 @@ class StreamReplica:
             self._lead()
         self._weigh_reads()
 
+    @property
+    def duties(self) -> tuple[Callable[[], None], ...]:
+        """What a replica brings about. Each compares what should be with what is, and may be called at any time.
+
+        Events call them when they are due; `reconcile` calls all of them, so that nothing rests on an event.
+        """
+        return self.weigh, self._propose_config, self._tell_forgotten, self._lead, self.look_after_members
+
+    def reconcile(self) -> str | None:
+        """Do what is due; return what is left undone, for the log, or None."""
+        for duty in self.duties:
+            duty()
+        if not self.group.is_leader or self._retired:
+            return None
+        if self._leadership is None and self.restoration is None:
+            why_not = self.statistics().mandate.why_not or "what was proposed before is not applied yet"
+            return f"this replica leads its group and does not serve: {why_not}"
+        if self._config_command() is not None:
+            return f"revision {self.assignment.revision} of its configuration is not in force"
+        members, peers = set(self.group.members), set(self.assignment.peers)
+        if self._reshaper is not None and members != peers:
+            return f"its members are {self._named(members)}, and should be {self._named(peers)}"
+        return None
+
     def look_after_members(self) -> None:
         """The group's members have changed: bring them in line with the assignment, if this replica leads."""
         if self._reshaper is not None:
@@ -287,9 +316,8 @@ class StreamReplica:
 
     def note_forgotten(self, *, by_all: bool = False) -> None:
         """Members have forgotten messages that this one may not have: write that into the log, when it leads."""
-        self._to_tell = by_all
-        if self.group.is_leader:
-            self._propose_note(by_all=by_all)
+        self._to_tell = by_all or bool(self._to_tell)
+        self._tell_forgotten()
 
     def retire(self) -> None:
         """The server is about to stop: serve no more, and tell those who wait for messages."""
@@ -321,10 +349,10 @@ class StreamReplica:
 
     def became_leader(self, _term: int) -> None:
         """Make sure that the configuration is in the log, then lead."""
-        began_empty = self.machine.config is None and self._site.has_begun_empty(self.group.group_id)
+        if self.machine.config is None and self._site.has_begun_empty(self.group.group_id):
+            self._to_tell = True
         self._propose_config()
-        if began_empty or self._to_tell is not None:
-            self._propose_note(by_all=began_empty or self._to_tell is True)
+        self._tell_forgotten()
         self._lead()
 
     def became_follower(self, term: int, leader: NodeId | None) -> None:
@@ -414,6 +442,9 @@ class StreamReplica:
                 self._site.leader_news.stream_leads(self._site.account, self.config.name, name, term)
         self._changed()
 
+    def _named(self, nodes: Iterable[NodeId]) -> str:
+        return ", ".join(sorted(map(self._site.name_of, nodes)))
+
     @property
     def _own_name(self) -> str:
         return self._site.name_of(self.group.node_id)
@@ -434,8 +465,11 @@ class StreamReplica:
             self.group.propose(Proposal(kind=Kind.NOOP), partial(self._passed, fence))
 
     def _passed(self, fence: object, outcome: Outcome, _result: object) -> None:
-        if fence is self._fence and outcome is Outcome.OK:
-            self._fenced_term, self._fence = 0, None
+        if fence is not self._fence:
+            return
+        self._fence = None
+        if outcome is Outcome.OK:
+            self._fenced_term = 0
             self._lead()
 
     def _weigh_reads(self) -> None:
@@ -491,20 +525,44 @@ class StreamReplica:
 
     def _propose_config(self) -> None:
         """Bring the assigned configuration into the log when that of an earlier revision is in force."""
-        row, machine = self.assignment, self.machine
-        is_due = (machine.config_revision, machine.config == row.config) < (row.revision, True)
-        if is_due and self._mandate.may_lead and self.group.is_leader:
-            level = machine.level(self._site.level_in_use())
-            command = commands.at_level(commands.SetConfig(encode_config(row.config), row.revision), level)
-            if command is not None and (isinstance(command, commands.SetConfig) or machine.config != row.config):
-                self.group.propose(_proposal(command))
+        revision = self.assignment.revision
+        if self._proposed_revision >= revision or not self._mandate.may_lead or not self.group.is_leader:
+            return
+        command = self._config_command()
+        if command is not None:
+            self._proposed_revision = revision
+            self.group.propose(_proposal(command), partial(self._config_ended, revision))
 
-    def _propose_note(self, *, by_all: bool) -> None:
-        self._to_tell = None
-        level = self.machine.level(self._site.level_in_use())
+    def _config_ended(self, revision: int, _outcome: Outcome, _result: object) -> None:
+        """It is in force, or is proposed again: by the next leader, or here when this is looked at."""
+        if self._proposed_revision == revision:
+            self._proposed_revision = 0
+
+    def _config_command(self) -> commands.StreamCommand | None:
+        """What brings the assigned configuration into force; None when it is, or as far as other members know."""
+        row, machine = self.assignment, self.machine
+        if (machine.config_revision, machine.config == row.config) >= (row.revision, True):
+            return None
+        level = machine.level(self._site.level_in_use())
+        command = commands.at_level(commands.SetConfig(encode_config(row.config), row.revision), level)
+        return command if isinstance(command, commands.SetConfig) or machine.config != row.config else None
+
+    def _tell_forgotten(self) -> None:
+        """Write down that messages were forgotten, if that is to be told and is not on its way."""
+        if self._to_tell is None or self._is_telling or not self.group.is_leader:
+            return
+        by_all, level = self._to_tell, self.machine.level(self._site.level_in_use())
         note = commands.at_level(commands.NoteForgotten(self._site.clock.unix_ns(), by_all), level)
-        if note is not None:
-            self.group.propose(_proposal(note))
+        if note is not None:  # else other members do not know of it: it waits until they do
+            self._is_telling = True
+            self.group.propose(_proposal(note), partial(self._told_forgotten, by_all))
+
+    def _told_forgotten(self, by_all: bool, outcome: Outcome, _result: object) -> None:  # noqa: FBT001  (a callback's)
+        self._is_telling = False
+        if outcome is Outcome.OK and self._to_tell == by_all:
+            self._to_tell = None
+        elif outcome is Outcome.OK:
+            self._tell_forgotten()  # that all have forgotten, which was learnt meanwhile
 
     def _leading(self) -> StreamLeadership:
         if self._leadership is None:

@@ -2,7 +2,7 @@
 
 The scrubber reads everything at rest, the comparer compares replicas, the restarter opens again what a disk has
 stopped, the compactor rewrites blocks that are mostly dead, leader balancing hands over what is led while there is no
-room, and unproved what is led and not served.
+room, unproved what is led and not served, and the replica duties compare what a replica does with what it should.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import trio
 from jetraft.cluster.upkeep.compactor import Compactor
 from jetraft.cluster.upkeep.comparer import Comparer
 from jetraft.cluster.upkeep.leader_balancing import LeaderBalancing
+from jetraft.cluster.upkeep.replica_duties import ReplicaDuties
 from jetraft.cluster.upkeep.restarter import Restarter
 from jetraft.cluster.upkeep.scrubber import Scrubber
 from jetraft.cluster.upkeep.unproved import Unproved
@@ -93,6 +94,7 @@ class Supervisor:
         self._directory = directory
         self._meta_group = meta_group
         self._counted = _Census()
+        self._duties = ReplicaDuties(directory)
         self._scrubber = Scrubber(
             disk=ports.disk,
             clock=ports.clock,
@@ -131,6 +133,7 @@ class Supervisor:
     async def run(self) -> None:
         """Look after everything until cancelled; what the setting says "never" to is left out."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._duties.loop.run)
             nursery.start_soon(self._leader_balancing.run)
             nursery.start_soon(self._unproved.run)
             if self._setting.scrub_period_ns is not None:

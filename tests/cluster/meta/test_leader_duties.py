@@ -72,6 +72,6 @@ async def test_a_first_attempt_that_fails_is_made_up_for_without_any_event(
     machine.became_leader(1)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(duties.run)
+            nursery.start_soon(duties.loop.run)
             await frontend.healed.wait()
             nursery.cancel_scope.cancel()

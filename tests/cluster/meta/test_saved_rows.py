@@ -259,6 +259,23 @@ async def test_a_stream_that_cannot_be_taken_back_is_said(store: Store, caplog: 
     assert "cannot be taken back: subjects overlap with an existing stream; its data is kept" in caplog.text
 
 
+async def test_a_stream_is_taken_back_when_what_was_in_its_way_is_deleted(store: Store) -> None:
+    store.apply(assign("S", "a.>"))
+    row = store.row("S")
+    store.write()
+    store.start()
+    store.apply(assign("T", "a.b"))
+    repeated = adoption(store, keys_of(row))
+    await repeated.run()
+    await repeated.run()
+    assert store.row("S") is None
+    found = store.row("T")
+    assert found is not None
+    store.apply(RemoveStream(account=ACCOUNT, name="T", incarnation=found.incarnation))
+    await repeated.run()
+    assert store.row("S") == row
+
+
 def test_an_adopted_row_is_changed_by_later_entries_whatever_their_index(store: Store) -> None:
     row = assignment("S", incarnation=50)
     change = ReconfigureStream(account=ACCOUNT, incarnation=50, config=config("S", max_msgs=5))

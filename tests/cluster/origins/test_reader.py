@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -118,3 +119,16 @@ def test_a_node_without_room_takes_no_copies_and_asks_again(tmp_path: Path) -> N
     (tmp_path / "memory.current").write_text("0")
     (again,) = [orjson.loads(sent.payload)["config"] for sent in node.sleep(RETRY_NS) if CREATE in sent.to]
     assert again["deliver_policy"] == "all"
+
+
+@pytest.mark.parametrize("fields", READERS, ids=["source", "mirror"])
+def test_an_origin_that_does_not_answer_is_asked_for_ever_and_named(
+    fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    node, kind = Watched(), next(iter(fields)).removesuffix("s")
+    start_stream(node, **fields)
+    with caplog.at_level(logging.INFO):
+        asked = [sent for sent in node.sleep(100 * ANSWER_WAIT_NS) if CREATE in sent.to]
+    assert len(asked) > 90
+    assert f"stream $G > S: its {kind} O: it does not answer" in caplog.messages
+    assert len(caplog.messages) < 20, "once a minute"
