@@ -13,7 +13,7 @@ import attrs
 
 from pyspark_jetstream.errors import ServerError
 from pyspark_jetstream.wire import Frame
-from pyspark_jetstream.write.fence import Effect, Publish, ReadBack, ReadFence
+from pyspark_jetstream.write.fence import NO_ROOM, Effect, NoRoom, Publish, ReadBack, ReadFence
 from pyspark_jetstream.write.frames import batched, committing
 from pyspark_jetstream.write.publisher import Publisher, Publishers, RefusedPublishError, read_ack
 from pyspark_jetstream.write.rows import Rows
@@ -25,6 +25,9 @@ LOG = logging.getLogger("pyspark_jetstream")
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 INCOMPLETE = 10176  # the leader changed, or dropped the batch after its 10 s
 TOO_MANY_BATCHES = 10210
+TOO_LARGE = 10199  # the server takes smaller batches
+NOT_STORED = 10077  # the stream is full (discard=new), among other reasons: the text says which
+FULL = ("maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded")
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -65,8 +68,8 @@ class FencedWriter:
                 case Publish():
                     outcome = self._publish(effect)
 
-    def _publish(self, wish: Publish) -> int | None:
-        """The fence's sequence; None where another fence may be the last one now."""
+    def _publish(self, wish: Publish) -> int | NoRoom | None:
+        """The fence's sequence; None where another fence may be the last one now; NO_ROOM for a smaller piece."""
         publisher = self._publishers.get()
         try:
             staged, self._staged = self._staged, None
@@ -77,25 +80,28 @@ class FencedWriter:
                 self._staged = self._stage(publisher, wish.following)
             ack = read_ack(self._answer(staged, token), self._stream.stream)
         except RefusedPublishError as refused:
-            self._refused(refused)
-            return None
+            return self._refused(refused, wish)
         except ServerError as error:
             self._staged = None
-            self._publishers.failed(error)
-            return None
+            is_full = str(NOT_STORED) in str(error) and any(reason in str(error) for reason in FULL)
+            self._publishers.failed(error, keep=is_full)
+            return NO_ROOM if is_full else None
         if ack.count != len(wish.rows) + 1:
             raise AssertionError(f"a batch of {len(wish.rows) + 1} messages was acknowledged as {ack.count}")
         self._publishers.progressed()
         return ack.seq
 
-    def _refused(self, refused: RefusedPublishError) -> None:
+    def _refused(self, refused: RefusedPublishError, wish: Publish) -> NoRoom | None:
         self._staged = None
+        if refused.err_code == TOO_LARGE and len(wish.rows) > 1:
+            return NO_ROOM
         if refused.err_code in WRONG_LAST_SEQUENCE:
             self._publishers.failed(refused, keep=True)
         elif refused.err_code == INCOMPLETE:
             self._publishers.failed(refused)
         else:
             raise refused
+        return None
 
     def _stage(self, publisher: Publisher, rows: Rows) -> Staged:
         """Send the rows of a batch; a refusal of its first message is read with the answer to its commit."""
@@ -107,8 +113,8 @@ class FencedWriter:
     def _commit(self, staged: Staged, wish: Publish) -> int:
         token = staged.publisher.new_token()
         lines = b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % wish.expected
-        if self._allow_rollup and wish.fence.pieces == 1:
-            lines += b"Nats-Rollup: sub\r\n"  # fences of earlier micro-batches
+        if self._allow_rollup and wish.fence.previous == 0:
+            lines += b"Nats-Rollup: sub\r\n"  # the fences before it are not needed
         message = committing(
             self._subject.encode(),
             staged.publisher.reply(token),

@@ -19,6 +19,7 @@ OF_SPARK = frozenset(
 )
 # Options of reading that say who is asking, and where.
 ACCESS = frozenset({*reading.ACCESS_FIELDS, "credsfile", "nkeyseedfile", "nkeyseed", "jwt", "domain", "queryname"})
+CHANGED = "acceptChangedRows"
 WRITE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # one token of a subject
 
 
@@ -33,6 +34,7 @@ class WriteOptions:
     fence_subject: str | None = None  # the fence of partition p of a query is at <fence_subject>.<query>.<p>
     write_id: str | None = None  # of a batch write; None: one of its own for each write
     write_epoch: int = 0  # of a batch write with a write_id
+    changed_epoch: int | None = None  # the micro-batch whose rows may be others than an earlier attempt has written
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -65,7 +67,8 @@ def check_together(options: WriteOptions) -> None:
             "required, such as fences.spark, and the stream's subjects must contain what is below it (fences.spark.>)"
         )
     if not options.exactly_once:
-        for name, value in (("fenceSubject", options.fence_subject), ("writeId", options.write_id)):
+        given = {"fenceSubject": options.fence_subject, "writeId": options.write_id, CHANGED: options.changed_epoch}
+        for name, value in given.items():
             if value is not None:
                 raise BadOptionError(f"option {name!r} is for delivery={EXACTLY_ONCE}")
     if options.write_epoch and options.write_id is None:
@@ -119,6 +122,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "fenceSubject": parse_subject,
     "writeId": parse_write_id,
     "writeEpoch": parse_epoch,
+    CHANGED: parse_epoch,
 }
 FIELDS = {
     "subject": "subject",
@@ -126,5 +130,6 @@ FIELDS = {
     "fenceSubject": "fence_subject",
     "writeId": "write_id",
     "writeEpoch": "write_epoch",
+    CHANGED: "changed_epoch",
 }
 KNOWN = {name.lower(): name for name in PARSERS}

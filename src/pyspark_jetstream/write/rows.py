@@ -1,11 +1,9 @@
 """Rows as three Arrow columns of bytes: subject, header lines, payload. Nothing here makes an object for each row.
 
 `rows_of` checks what the protocol would not survive (a line end in a subject or a header), with the column's name in
-the error. `cut` makes pieces that depend on the rows only, not on how Spark grouped them: a second attempt that has
-the same rows has the same pieces.
+the error. `cut` makes pieces as long as its bounds allow, however Spark grouped the rows.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,6 +19,9 @@ from pyspark_jetstream.write.subjects import SUBJECT_BYTES_MAX
 # What a message needs on the wire beside subject, header lines and payload, roughly: verb, reply subject, sizes.
 FRAME_BYTES = 64
 HEADER_BLOCK_BYTES = len(b"NATS/1.0\r\n\r\n")
+
+
+RowKey = tuple[bytes, bytes, bytes]  # subject, header lines, payload
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -50,15 +51,13 @@ class Rows:
         lengths = [pc.binary_length(column).cast(pa.int64()) for column in attrs.astuple(self, recurse=False)]
         return pc.add(pc.add(lengths[0], lengths[1]), pc.add(lengths[2], FRAME_BYTES))
 
-    def digest(self, before: bytes) -> bytes:
-        """A hash of these rows, in order, and of what was before them."""
-        found = hashlib.blake2b(before, digest_size=16)
+    def contents(self) -> Iterator[bytes | memoryview]:
+        """For each column the lengths of its values, and the values; those of pieces, joined, are those of all rows."""
         for column in attrs.astuple(self, recurse=False):
-            found.update(pc.binary_length(column).buffers()[1])
-            found.update(values_of(column))
-        return found.digest()
+            yield memoryview(pc.binary_length(column).buffers()[1])[: 4 * len(column)]
+            yield values_of(column)
 
-    def keys(self) -> list[tuple[bytes, bytes, bytes]]:
+    def keys(self) -> list[RowKey]:
         """Each row as a value that can be compared."""
         columns = [column.to_pylist() for column in attrs.astuple(self, recurse=False)]
         return list(zip(*columns, strict=True))
@@ -75,6 +74,11 @@ def joined(parts: list[Rows]) -> Rows:
 def no_rows() -> Rows:
     """Rows without a row."""
     return Rows(*(pa.array([], pa.binary()) for _ in range(3)))
+
+
+def rows_of_keys(keys: list[RowKey]) -> Rows:
+    """Rows that have these keys."""
+    return Rows(*(pa.array([key[place] for key in keys], pa.binary()) for place in range(3)))
 
 
 def values_of(column: Any) -> memoryview:

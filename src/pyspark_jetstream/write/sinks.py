@@ -138,7 +138,13 @@ def write_exactly_once(plan: Plan, iterator: Iterator[Any], query: str, epoch: i
         pieces = cut(parts, rows_max=PIECE_ROWS, bytes_max=PIECE_BYTES)
         subject = f"{plan.fences(query)}.{partition}"
         writer = FencedWriter(publishers, stream, subject, allow_rollup=plan.target.allow_rollup)
-        rows = writer.write(publish_partition(pieces, epoch))
+        attempt = publish_partition(
+            pieces,
+            epoch,
+            replaces_fences=plan.target.allow_rollup,
+            accepts_changes=plan.options.changed_epoch == epoch,
+        )
+        rows = writer.write(attempt)
         publishers.keep()
     finally:
         publishers.close()
@@ -156,10 +162,14 @@ def check_partitions(plan: Plan, messages: list[WriterCommitMessage | None], epo
     for subject in beyond:
         fence = stream.last_fence(subject)
         if fence is not None and fence.epoch == epoch:
+            if plan.options.changed_epoch == epoch:
+                LOG.warning("micro-batch %d has rows twice, of more partitions; acceptChangedRows continues", epoch)
+                return
             raise NotReproducibleError(
                 f"micro-batch {epoch} was begun with more than {len(messages)} partitions before the query was started "
                 "again, and some rows are in the stream twice: keep the number of partitions (minPartitions, "
-                "spark.sql.shuffle.partitions, the number of cores) while a micro-batch is unfinished"
+                "spark.sql.shuffle.partitions, the number of cores) while a micro-batch is unfinished. "
+                f"acceptChangedRows={epoch} continues once, and leaves them"
             )
 
 

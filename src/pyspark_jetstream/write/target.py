@@ -1,20 +1,28 @@
 """The stream that is written to: what is asked of its leader, and what must be true of it before a write begins."""
 
 import base64
+import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import BadOptionError
+from pyspark_jetstream.errors import BadOptionError, ServerError
 from pyspark_jetstream.leader import NO_MESSAGE_FOUND, ApiRefusalError, Leader
 from pyspark_jetstream.replicas import survey
-from pyspark_jetstream.write.fence import Fence, parse_fence
+from pyspark_jetstream.wire import Rows
+from pyspark_jetstream.write.fence import Fence, StoredRows, parse_fence
 from pyspark_jetstream.write.options import EXACTLY_ONCE, WriteOptions
+from pyspark_jetstream.write.rows import RowKey
 from pyspark_jetstream.write.subjects import covers
 
-RowKey = tuple[bytes, bytes, bytes]
+LOG = logging.getLogger("pyspark_jetstream")
+
+PROGRESS_S = 5.0  # between lines of the log
+STALL_S = 5.0  # the longest silence in an answer, as in fetch.py
+READ_BACK_BYTES = 8 << 20  # of one answer; a piece has about half of it
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -54,20 +62,50 @@ class WritableStream(Leader):
         found = self._message(stream_seq)
         return None if found is None else parse_fence(base64.b64decode(found.get("data", "")), stream_seq)
 
-    def rows_up_to(self, fence: Fence) -> list[RowKey] | None:
-        """The rows of a micro-batch that are stored up to a fence; None when some are gone."""
+    def rows_up_to(self, fence: Fence) -> StoredRows:
+        """The rows of a micro-batch that are stored up to a fence; progress is logged every some seconds."""
         at: Fence | None = fence
-        found: list[RowKey] = []
+        pieces: list[list[RowKey]] = []
+        rows, logged_at_s = 0, time.monotonic()
+        allow_direct = bool(self.info()["config"].get("allow_direct"))
         while at is not None:
-            for stream_seq in range(at.seq - at.last_rows, at.seq):
-                message = self._message(stream_seq)
-                if message is None:
-                    return None
-                found.append(row_key(message))
-            if not at.previous:
-                return found if len(found) == fence.rows else None
-            at = self.fence_at(at.previous)
-        return None
+            pieces.append(self._rows_between(at.seq - at.last_rows, at.seq, allow_direct=allow_direct))
+            rows += len(pieces[-1])
+            if time.monotonic() - logged_at_s > PROGRESS_S:
+                logged_at_s = time.monotonic()
+                LOG.warning("stream %s: %d of %d stored rows are read back", self.stream, rows, fence.rows)
+            at = self.fence_at(at.previous) if at.previous else None
+        return StoredRows([key for piece in reversed(pieces) for key in piece], rows == fence.rows)
+
+    def _rows_between(self, start_seq: int, end_seq: int, *, allow_direct: bool) -> list[RowKey]:
+        """The rows of a piece that exist: a replica is asked for all at once, the leader for those that it lacks."""
+        found: dict[int, RowKey] = {}
+        if allow_direct and end_seq > start_seq:
+            try:
+                found = self._from_replica(start_seq, end_seq)
+            except ServerError as error:
+                LOG.info("stream %s: %s; the leader is asked", self.stream, error)
+        for stream_seq in range(start_seq, end_seq):
+            if stream_seq not in found and (message := self._message(stream_seq)) is not None:
+                found[stream_seq] = row_key(message)
+        return [found[stream_seq] for stream_seq in sorted(found)]
+
+    def _from_replica(self, start_seq: int, end_seq: int) -> dict[int, RowKey]:
+        """The rows that the replica asked has, by sequence."""
+        found: dict[int, RowKey] = {}
+        while start_seq < end_seq:
+            question = {"seq": start_seq, "batch": end_seq - start_seq, "max_bytes": READ_BACK_BYTES}
+            rows = Rows()
+            for part in self._api.first().direct_batch(self.stream, question, header_lines=b"", stall_s=STALL_S):
+                assert isinstance(part, Rows)  # columns come to those who accept them
+                rows = part
+                for stream_seq, _, subject, header, payload in zip(*part.columns(), strict=True):
+                    if stream_seq < end_seq:
+                        found[stream_seq] = (subject, own_lines(header), payload)
+            if not rows:
+                break
+            start_seq = rows.stream_seqs[-1] + 1
+        return found
 
     def fences_below(self, prefix: str) -> dict[str, int]:
         """The subjects below a prefix of one query, with their number of messages."""
@@ -88,9 +126,14 @@ class WritableStream(Leader):
 def row_key(message: dict[str, Any]) -> RowKey:
     """The row in a stored message, as `Rows.keys` has it."""
     block = base64.b64decode(message.get("hdrs", ""))
-    lines = [line for line in block.split(b"\r\n")[1:] if line and not line.startswith(b"Nats-Batch-")]
-    own = b"".join(line + b"\r\n" for line in lines)
+    own = own_lines(block.partition(b"\r\n")[2])
     return str(message["subject"]).encode(), own, base64.b64decode(message.get("data", ""))
+
+
+def own_lines(lines: bytes) -> bytes:
+    """Header lines without those of the atomic batch that the message came in."""
+    own = (line for line in lines.split(b"\r\n") if line and not line.startswith(b"Nats-Batch-"))
+    return b"".join(line + b"\r\n" for line in own)
 
 
 def plan_target(options: WriteOptions) -> Target:

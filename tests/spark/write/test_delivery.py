@@ -14,10 +14,12 @@ from pyspark_jetstream.errors import (
     SupersededError,
     WriteRefusedError,
 )
+from pyspark_jetstream.write import target
 from pyspark_jetstream.write.atomic import FencedWriter
 from pyspark_jetstream.write.fence import publish_partition
 from pyspark_jetstream.write.publisher import KEPT
 from pyspark_jetstream.write.rows import Rows
+from pyspark_jetstream.write.target import WritableStream
 from pyspark_jetstream.write.window import WINDOW_ROWS, WindowedWriter
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
@@ -139,6 +141,64 @@ def test_a_task_that_runs_again_publishes_what_is_missing(server: Server, client
     assert client.api("STREAM.INFO.AGAIN", {"subjects_filter": "fence.>"})["state"]["subjects"] == {
         "fence.AGAIN.q.0": 1
     }
+
+
+def test_a_stream_with_room_for_few_messages_is_written_as_it_is_drained(server: Server, client: RawClient) -> None:
+    create_target(client, "NARROW", max_msgs=40, discard="new")
+    drained: list[int] = []
+    ended = threading.Event()
+
+    def drain() -> None:
+        with RawClient(server.address) as other:
+            while not ended.wait(0.02):
+                drained.append(other.api("STREAM.PURGE.NARROW", {"filter": "NARROW.>"})["purged"])
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    try:
+        assert write([server.url], "NARROW", range(1000)) == 1000
+    finally:
+        ended.set()
+        thread.join(PATIENCE_S)
+    left = client.api("STREAM.INFO.NARROW", {"subjects_filter": "NARROW.>"})["state"].get("subjects") or {}
+    assert sum(drained) + sum(left.values()) == 1000
+
+
+def only_fences(ask: Any) -> Any:
+    """Requests for one message, for fences: those of rows are an error."""
+
+    def asked(stream: WritableStream, stream_seq: int) -> Any:
+        found = ask(stream, stream_seq)
+        assert found["subject"].startswith("fence.")
+        return found
+
+    return asked
+
+
+def test_many_stored_rows_are_read_back(
+    server: Server, client: RawClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "PROGRESS_S", 0.0)
+    create_target(client, "BACK")
+    count = 25_000
+    assert write([server.url], "BACK", range(count)) == count
+    monkeypatch.setattr(WritableStream, "_message", only_fences(WritableStream._message))
+    assert write([server.url], "BACK", range(count - 1, -1, -1)) == 0
+    assert f"of {count} stored rows are read back" in caplog.text
+
+
+@pytest.mark.parametrize("allow_direct", [True, False])
+def test_rows_that_no_replica_has_at_once_are_asked_of_the_leader(
+    server: Server, client: RawClient, monkeypatch: pytest.MonkeyPatch, *, allow_direct: bool
+) -> None:
+    name = f"LEADER{allow_direct}".upper()
+    create_target(client, name, allow_direct=allow_direct)
+    monkeypatch.setattr(WritableStream, "_from_replica", lambda *_: {})  # one that has applied nothing yet
+    write([server.url], name, range(200))
+    assert write([server.url], name, range(199, -1, -1)) == 0
+    delete_messages(client, name, 5)
+    with pytest.raises(NotReproducibleError, match="acceptChangedRows=0 continues once"):
+        write([server.url], name, range(199, -1, -1))
 
 
 def test_rows_in_another_order_are_told_from_other_rows(server: Server, client: RawClient) -> None:

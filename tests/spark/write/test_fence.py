@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from pyspark_jetstream.errors import NotReproducibleError, SupersededError
 from pyspark_jetstream.write.fence import (
+    NO_ROOM,
     Effect,
     Fence,
     Publish,
     ReadBack,
     ReadFence,
+    StoredRows,
     parse_fence,
     publish_partition,
 )
@@ -38,8 +40,8 @@ def rows(numbers: list[int]) -> Rows:
     return Rows(same[0], same[1], payloads)
 
 
-def pieces(numbers: list[int]) -> Iterator[Rows]:
-    return cut([rows(numbers)], rows_max=PIECE, bytes_max=1 << 20)
+def pieces(numbers: list[int], rows_max: int = PIECE) -> Iterator[Rows]:
+    return cut([rows(numbers)], rows_max=rows_max, bytes_max=1 << 20)
 
 
 @attrs.define
@@ -48,6 +50,7 @@ class Model:
 
     stored: list[Key | Fence] = attrs.Factory(list)
     late: list[Publish] = attrs.Factory(list)  # batches that are still on their way
+    rows_max: int = 1 << 20  # of a batch that the stream takes
 
     @property
     def fences(self) -> list[Fence]:
@@ -66,13 +69,15 @@ class Model:
         self.stored.append(parse_fence(batch.fence.payload(), seq))
         return seq
 
-    def rows_up_to(self, fence: Fence) -> list[Key]:
+    def rows_up_to(self, fence: Fence) -> StoredRows:
         found: list[Key] = []
         at = fence
         while True:
-            found += [one for one in self.stored[at.seq - 1 - at.last_rows : at.seq - 1] if not isinstance(one, Fence)]
+            found[:0] = [
+                one for one in self.stored[at.seq - 1 - at.last_rows : at.seq - 1] if not isinstance(one, Fence)
+            ]
             if not at.previous:
-                return found
+                return StoredRows(found, len(found) == fence.rows)
             before = self.stored[at.previous - 1]
             assert isinstance(before, Fence)
             at = before
@@ -86,6 +91,8 @@ class Model:
             if fate == "lost" and len(known) > 1:
                 return known[-2]  # of a leader that is no longer one
             return known[-1] if known else None
+        if len(effect.rows) > self.rows_max:
+            return NO_ROOM
         if fate == "late":
             self.late.append(effect)
         seq = self.commit(effect) if fate in {"stored", "unheard"} else None
@@ -124,9 +131,9 @@ class Attempt:
         return False
 
 
-def alone(model: Model, numbers: list[int], epoch: int) -> int:
+def alone(model: Model, numbers: list[int], epoch: int, *, rows_max: int = PIECE, **how: bool) -> int:
     """An attempt without disturbance; raises what it raises. Returns how many rows it published."""
-    steps = publish_partition(pieces(numbers), epoch)
+    steps = publish_partition(pieces(numbers, rows_max), epoch, **how)
     outcome: Any = None
     for _ in range(1000):
         try:
@@ -156,7 +163,9 @@ def test_rows_are_stored_once_whatever_attempts_do(
             is_cut = which > 3
             if is_cut:
                 del mine[len(mine) // 2 :]
-            running.append(Attempt(publish_partition(pieces(mine), epoch), epoch, is_cut=is_cut))
+            steps = publish_partition(pieces(mine, 1 + order.randrange(4)), epoch)  # each attempt cuts as it likes
+            model.rows_max = 1 + order.randrange(4)  # and the stream has room for less at times
+            running.append(Attempt(steps, epoch, is_cut=is_cut))
         elif choice == 1:
             running.pop(which % len(running))  # a crash
         elif choice == 2 and model.late:
@@ -207,7 +216,7 @@ def test_a_micro_batch_that_was_followed_by_another_is_not_written() -> None:
     with pytest.raises(SupersededError, match="micro-batch 4 was written, and so was 5"):
         alone(model, [1, 2], 4)
     assert model.numbers() == Counter([1, 2])
-    assert [fence.done for fence in model.fences] == [True, True]
+    assert [fence.rows for fence in model.fences] == [2, 0]
 
 
 def test_a_second_attempt_publishes_only_what_is_missing() -> None:
@@ -226,6 +235,60 @@ def test_an_attempt_whose_rows_ended_early_is_completed(cut_at: int) -> None:
     model = Model()
     alone(model, list(range(cut_at)), 0)
     assert alone(model, list(range(10)), 0) == 10 - min(cut_at, 10)
+    assert model.numbers() == Counter(range(10))
+
+
+@pytest.mark.parametrize("rows_max", range(1, 12))
+def test_an_attempt_with_other_pieces_passes_over_the_same_rows(rows_max: int) -> None:
+    model = Model()
+    alone(model, list(range(7)), 0)
+    assert alone(model, list(range(10)), 0, rows_max=rows_max) == 3
+    assert model.numbers() == Counter(range(10))
+    assert not any(isinstance(effect, ReadBack) for effect in effects(model, list(range(10)), rows_max))
+
+
+def effects(model: Model, numbers: list[int], rows_max: int) -> list[Effect]:
+    """What an attempt does."""
+    steps = publish_partition(pieces(numbers, rows_max), 0)
+    done: list[Effect] = []
+    try:
+        while True:
+            done.append(steps.send(model.perform(done[-1], "stored") if done else None))
+    except StopIteration:
+        return done
+
+
+def test_a_piece_that_the_stream_refuses_becomes_smaller_and_leaves_one_fence() -> None:
+    model = Model(rows_max=3)
+    assert alone(model, list(range(40)), 0, rows_max=16, replaces_fences=True) == 40
+    assert model.numbers() == Counter(range(40))
+    assert {fence.previous for fence in model.fences} == {0}  # a stream that is full keeps one only
+    kept = Model(rows_max=3)
+    alone(kept, list(range(40)), 0, rows_max=16)
+    assert all(fence.previous for fence in kept.fences[1:])
+
+
+def test_changed_rows_are_accepted_for_the_attempt_that_says_so() -> None:
+    model = Model()
+    alone(model, list(range(10)), 3)
+    with pytest.raises(NotReproducibleError, match="acceptChangedRows=3 continues once"):
+        alone(model, list(range(5, 15)), 3)
+    for _ in range(2):
+        alone(model, list(range(5, 15)), 3, accepts_changes=True)
+        assert model.numbers() == Counter(range(15))
+    alone(model, [20], 4)
+    assert model.numbers() == Counter([*range(15), 20])
+
+
+def test_rows_behind_a_fence_of_the_first_form_are_compared_one_by_one() -> None:
+    model = Model()
+    alone(model, list(range(6)), 0)
+    old = (
+        b'{"form": 1, "epoch": 0, "pieces": 2, "rows": 6, "last_rows": 3, "previous": 4, "digest": "ab", "done": false}'
+    )
+    assert model.fences[-1].previous == 4
+    model.stored[-1] = parse_fence(old, len(model.stored))
+    assert alone(model, list(range(10)), 0) == 4
     assert model.numbers() == Counter(range(10))
 
 

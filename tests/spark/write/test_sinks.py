@@ -88,32 +88,70 @@ def test_what_is_wrong_is_named_when_the_write_is_planned(
 def test_a_query_whose_task_dies_goes_on_without_repeating_a_row(
     spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
 ) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415  (needs pyspark)
-
     create(client, "SOURCE", subjects=["SOURCE.>"])
     create_target(client, "DIES")
-    # So wide that Spark hands its batches of 500 rows to the task one by one, and does not collect them first.
-    publish(client, "SOURCE", 4000, payload=lambda number: b"%200d" % number)
-
-    def run(data: str) -> None:
-        rows = spark.readStream.format("jetstream").options(servers=server.url, stream="SOURCE", minPartitions=1).load()
-        writer = rows.selectExpr(f"{data} AS data").writeStream.format("jetstream")
-        options = {"subject": "DIES.x", "checkpointLocation": str(tmp_path / "checkpoint"), **exactly("DIES")}
-        query = writer.options(servers=server.url, stream="DIES", **options).trigger(availableNow=True).start()
-        assert query.awaitTermination(QUERY_TIMEOUT_S)
-
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
-    try:
-        with pytest.raises(PySparkException, match="the task dies"):
-            run("CASE WHEN TRIM(CAST(data AS STRING)) = '3500' THEN raise_error('the task dies') ELSE data END")
-        half = client.api("STREAM.INFO.DIES")["state"]["messages"]
-        run("data")
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    die_after_some_rows(spark, server, client, "SOURCE", "DIES", directory=tmp_path)
+    half = client.api("STREAM.INFO.DIES")["state"]["messages"]
+    copied(spark, server, "SOURCE", "DIES", directory=tmp_path)
     assert 1000 <= half < 4000  # batches of 999 rows, and their fences; Spark ends the rows of a failed task early
     state = client.api("STREAM.INFO.DIES", {"subjects_filter": "fence.>"})["state"]
     assert state["messages"] == 4000 + sum(state["subjects"].values())
     assert payloads(spark, server.url, "DIES", "DIES.x") == Counter(range(4000))
+
+
+def test_a_micro_batch_that_lost_rows_of_its_source_is_continued_once_on_demand(
+    spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415  (needs pyspark)
+
+    create(client, "SHRINKS", subjects=["SHRINKS.>"])
+    create_target(client, "OTHER")
+    die_after_some_rows(spark, server, client, "SHRINKS", "OTHER", directory=tmp_path)
+    client.api("STREAM.PURGE.SHRINKS", {"seq": 501})
+    reading = {"failOnDataLoss": "false"}
+    with pytest.raises(PySparkException, match="acceptChangedRows=0 continues once"):
+        copied(spark, server, "SHRINKS", "OTHER", directory=tmp_path, reading=reading)
+    copied(spark, server, "SHRINKS", "OTHER", directory=tmp_path, reading=reading, acceptChangedRows="0")
+    assert payloads(spark, server.url, "OTHER", "OTHER.x") == Counter(range(4000))
+    publish(client, "SHRINKS", 10, payload=lambda number: b"%d" % (4000 + number))
+    copied(spark, server, "SHRINKS", "OTHER", directory=tmp_path, reading=reading)
+    assert payloads(spark, server.url, "OTHER", "OTHER.x") == Counter(range(4010))
+
+
+def die_after_some_rows(  # noqa: PLR0913  (who copies what)
+    spark: "SparkSession", server: Server, client: RawClient, source: str, target: str, *, directory: Path
+) -> None:
+    """Publish 4,000 rows and copy them; the task ends at row 3,500, after it has stored some of them."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415  (needs pyspark)
+
+    # So wide that Spark hands its batches of 500 rows to the task one by one, and does not collect them first.
+    publish(client, source, 4000, payload=lambda number: b"%200d" % number)
+    dying = "CASE WHEN TRIM(CAST(data AS STRING)) = '3500' THEN raise_error('the task dies') ELSE data END AS data"
+    with pytest.raises(PySparkException, match="the task dies"):
+        copied(spark, server, source, target, directory=directory, data=dying)
+
+
+def copied(  # noqa: PLR0913  (who copies what)
+    spark: "SparkSession",
+    server: Server,
+    source: str,
+    target: str,
+    *,
+    directory: Path,
+    data: str = "data",
+    reading: dict[str, str] | None = None,
+    **writing: str,
+) -> None:
+    """Copy one stream to another exactly once, to the end of the source."""
+    given = {"servers": server.url, "stream": source, "minPartitions": "1", **(reading or {})}
+    rows = spark.readStream.format("jetstream").options(**given).load().selectExpr(data)
+    options = {"subject": f"{target}.x", "checkpointLocation": str(directory / "checkpoint"), **exactly(target)}
+    writer = rows.writeStream.format("jetstream").options(servers=server.url, stream=target, **options, **writing)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        assert writer.trigger(availableNow=True).start().awaitTermination(QUERY_TIMEOUT_S)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
 def payloads(spark: "SparkSession", servers: str, stream: str, prefix: str) -> Counter[int]:

@@ -63,7 +63,7 @@ def fenced(servers: Sequence[str], stream: str, *, connections: ConnectionCache 
 
 def write(servers: Sequence[str], stream: str, numbers: Sequence[int], epoch: int = 0) -> int:
     """Write a partition exactly once; returns how many rows were new."""
-    return fenced(servers, stream).write(publish_partition(pieces(stream, numbers), epoch))
+    return fenced(servers, stream).write(publish_partition(pieces(stream, numbers), epoch, replaces_fences=True))
 
 
 def stored(servers: Sequence[str], stream: str) -> list[int]:
