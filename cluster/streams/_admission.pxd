@@ -47,6 +47,10 @@ cdef class RecordBatch:
     cdef int64_t hdr_overhead_bytes   # more when it has headers
     cdef readonly int64_t ts_ns       # the time that the leader gives to the records added now
 
+    cdef bint _has_room(self, int64_t size, int64_t messages_room, int64_t bytes_room) noexcept
     cdef int64_t _stored_size(self, Captured *message) noexcept
     cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1
     cdef uint32_t _count_of(self, bytes subject, uint32_t *last) noexcept
+
+
+cdef bint asks_for_nothing(Captured *message, int64_t message_bytes_max, bint bare) noexcept nogil

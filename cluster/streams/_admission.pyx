@@ -26,9 +26,14 @@ cdef enum:
 
 
 cdef bint is_plain(Captured *message, int64_t message_bytes_max, bint bare) noexcept nogil:
-    if message_bytes_max >= 0 and <int64_t>(message.hdr_len + message.payload_len) > message_bytes_max:
-        return False
     if message.reply_len >= 4 and memcmp(message.reply + message.reply_len - 4, ".$FI", 4) == 0:  # of a fast batch
+        return False
+    return asks_for_nothing(message, message_bytes_max, bare)
+
+
+cdef bint asks_for_nothing(Captured *message, int64_t message_bytes_max, bint bare) noexcept nogil:
+    """Within the size of a message (-1 = no limit), and without a header of JetStream; with `bare` without any."""
+    if message_bytes_max >= 0 and <int64_t>(message.hdr_len + message.payload_len) > message_bytes_max:
         return False
     if message.hdr_len == 0:
         return True
@@ -73,9 +78,7 @@ cdef class RecordBatch:
             if not is_plain(&message, message_bytes_max, bare):
                 break
             size = self._stored_size(&message)
-            if messages_room >= 0 and <int64_t>self.count >= messages_room:
-                break
-            if bytes_room >= 0 and self.stored_bytes + size > bytes_room:
+            if not self._has_room(size, messages_room, bytes_room):
                 break
             if not acked:
                 message.reply_len = 0
@@ -91,6 +94,12 @@ cdef class RecordBatch:
             message.reply_len = 0
         self._append(&message, flags, self._stored_size(&message))
         return start + message.length
+
+    cdef bint _has_room(self, int64_t size, int64_t messages_room, int64_t bytes_room) noexcept:
+        """Whether the stream takes one more record of this size; -1 = no limit."""
+        if messages_room >= 0 and <int64_t>self.count >= messages_room:
+            return False
+        return bytes_room < 0 or self.stored_bytes + size <= bytes_room
 
     cdef int64_t _stored_size(self, Captured *message) noexcept:
         """What a message will count against max_bytes (store/stream/retention.py, SizeModel)."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from jetraft.cluster.capture._capture import capture_at, encode_capture
 from jetraft.cluster.state.ttl import marker_hdr
 from jetraft.cluster.streams._admission import RecordBatch
+from jetraft.cluster.streams._staging import add_fast_run
 from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.batching import Batching
 from jetraft.cluster.streams.candidate import (
@@ -332,6 +333,15 @@ class PublishAdmission:
             return
         changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
         publish.records.add_at(changed, 0, flags, acked)
+
+    def add_fast_run(self, publish: Publish, batch: bytes, start: int, head: bytes, seq: int) -> tuple[int, int]:
+        """Take messages that are appended to a fast batch, as long as they are plain and fit (`_staging.pyx`)."""
+        if (rooms := self.plain_rooms()) is None:
+            return start, 0
+        end, count = add_fast_run(publish.records, batch, start, head, seq, *rooms, self._delays)
+        if count:
+            self.last_msg_id = b""
+        return end, count
 
     def begin_alone(self, turn: Turn) -> Publish:
         """A publish of its own, behind all that the turn has admitted so far."""

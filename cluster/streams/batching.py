@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 NO_LIMIT: Final = -1
+AFTER_HEAD: Final = 3  # parts of a reply subject of a fast batch: sequence, operation, suffix
 HEADERS_OF_BATCH: Final = 2  # of JetStream, that each message of a batch has: Nats-Batch-Id, Nats-Batch-Sequence
 
 
@@ -61,6 +62,9 @@ class AdmittingStream(StreamBefore, Protocol):
 
     def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
         """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
+
+    def add_fast_run(self, publish: Publish, batch: bytes, start: int, head: bytes, seq: int) -> tuple[int, int]:
+        """Give the messages that go on with a fast batch and ask for nothing else their sequences (_staging.pyx)."""
 
     def end_alone(self, turn: Turn, publish: Publish) -> None:
         """The publish is complete: it is to be proposed."""
@@ -116,12 +120,13 @@ class Batching:
     ) -> int:
         """The message at an offset says that it is of a batch; the reply subject is looked at first.
 
-        Returns the offset of the next one that is to be judged: a run of its batch behind it is staged with it.
+        Returns the offset of the next one that is to be judged: a run of its batch behind it is taken with it.
         """
         record = captured[start : message.end]
         if message.is_fast:
-            self._take_fast(admission, turn, record, message, now_ns)
-        elif self._is_kept(admission, turn, record, message, now_ns) and self._takes_runs:
+            place = self._take_fast(admission, turn, record, message, now_ns)
+            return message.end if place is None else self._take_fast_run(admission, turn, captured, message.end, place)
+        if self._is_kept(admission, turn, record, message, now_ns) and self._takes_runs:
             config = self._config
             message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
             return self._atomic.take_run(message.headers[b"Nats-Batch-Id"], captured, message.end, message_bytes_max)
@@ -165,19 +170,19 @@ class Batching:
 
     def _take_fast(
         self, admission: AdmittingStream, turn: Turn, record: bytes, message: Candidate, now_ns: int
-    ) -> None:
-        """A message whose reply subject says that it is of a fast batch."""
+    ) -> Place | None:
+        """A message whose reply subject says that it is of a fast batch; returns its place there when it has one."""
         found = self._placed(message)
         if not isinstance(found, Place):
             reply = message.reply if not self._config.no_ack else b""
             self._refuse(admission, turn, reply, message, Declined(found))
-            return
+            return None
         level = message.headers.get(b"Nats-Required-Api-Level")
         step = self._fast.take(found, level, now_ns, acked=not self._config.no_ack)
         if step.error is not None:
             reply = message.reply if not self._config.no_ack else b""
             self._refuse(admission, turn, reply, message, Declined(step.error))
-            return
+            return None
         turn.admitted.has_batches = True
         answers, text = step.answers, ""
         if step.goes_on:
@@ -189,6 +194,21 @@ class Batching:
         for answer in answers:
             turn.answer(message.reply, answer)
         turn.trace(message, text)
+        return found
+
+    def _take_fast_run(self, admission: AdmittingStream, turn: Turn, captured: bytes, start: int, place: Place) -> int:
+        """Take the messages that are appended to the batch of a message behind it; return where they end."""
+        batch = self._fast.begun(place)
+        if batch is None:
+            return start
+        head = place.reply.rsplit(b".", AFTER_HEAD)[0] + b"."
+        publish = admission.open(turn)
+        end, count = admission.add_fast_run(publish, captured, start, head, batch.last_seq + 1)
+        if count:
+            self._fast.admitted_run(batch, count)
+            seq, stream_seq = batch.last_seq, publish.records.next_seq - 1
+            publish.in_fast.append(InFastBatch(batch, seq, stream_seq, b"%b%d.1.$FI" % (head, seq), count))
+        return end
 
     def _placed(self, message: Candidate) -> Place | ApiError:
         """Where the message is in which batch, or why it is not taken."""
@@ -224,7 +244,7 @@ class Batching:
         return b"".join(
             encode_capture(reply, payload=answer)
             for one in publish.in_fast
-            for reply, answer in self._fast.stored(one.batch, one.seq, one.stream_seq, one.reply)
+            for reply, answer in self._fast.stored(one.batch, one.seq, one.stream_seq, one.reply, count=one.count)
         )
 
     def _admit(self, admission: AdmittingStream, turn: Turn, whole: Whole, reply: bytes, now_ns: int) -> None:

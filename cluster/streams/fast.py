@@ -173,6 +173,17 @@ class FastBatches:
             return answers + (told or [_flow_ack(batch.flow_seq, batch.flow)])
         return [_flow_ack(batch.flow_seq, batch.flow)]
 
+    def begun(self, place: Place) -> FastBatch | None:
+        """The batch that a message which was taken began or went on with, while more may follow; else None."""
+        batch = self._batches.get(place.batch_id)
+        return batch if batch is not None and batch.ends_at is None else None
+
+    @staticmethod
+    def admitted_run(batch: FastBatch, count: int) -> None:
+        """So many messages that follow the last one are proposed: `stored` follows for all of them at once."""
+        batch.last_seq += count
+        batch.pending += count
+
     # --- what became of a message that goes on
 
     def admitted(self, place: Place) -> FastBatch:
@@ -206,16 +217,23 @@ class FastBatches:
         batch.last_seq = place.seq - 1
         return answers + self._ended(batch, place.reply)
 
-    def stored(self, batch: FastBatch, seq: int, stream_seq: int, reply: bytes) -> list[tuple[bytes, bytes]]:
-        """It is committed. Returns what is answered, and to which reply subject: its own, or that of the end."""
+    def stored(
+        self, batch: FastBatch, seq: int, stream_seq: int, reply: bytes, *, count: int = 1
+    ) -> list[tuple[bytes, bytes]]:
+        """It is committed, and so are the `count` - 1 before it.
+
+        Returns what is answered, and to which reply subject: its own, or that of the end. Of the acks that fall due
+        among several messages the last one is given, which says what the others do.
+        """
         if self._batches.get(batch.batch_id) is not batch:
             return []  # it has ended; another one may have its id by now
-        batch.pending = max(0, batch.pending - 1)
+        batch.pending = max(0, batch.pending - count)
         batch.stream_seq = max(batch.stream_seq, stream_seq)
+        before = self._passed(batch, seq - 1) if count > 1 else []
         batch.stored_seq = seq if batch.pending else batch.last_seq
         if batch.ends_at is not None:
             return [(batch.ends_at, answer) for answer in self._ended(batch, batch.ends_at)]
-        return [(reply, answer) for answer in self._flow_acks(batch)]
+        return [(reply, answer) for answer in self._flow_acks(batch) or before]
 
     # --- ends
 
@@ -257,9 +275,24 @@ class FastBatches:
         if not steps:
             return []
         batch.flow_seq += steps * batch.flow
+        self._adapt(batch)
+        return [_flow_ack(batch.flow_seq, batch.flow)]
+
+    def _passed(self, batch: FastBatch, seq: int) -> list[bytes]:
+        """The last of the acks that were due, one by one, until `seq` was stored."""
+        flow_seq = batch.flow_seq
+        while seq - batch.flow_seq >= batch.flow:
+            was = batch.flow
+            batch.flow_seq += was
+            self._adapt(batch)
+            if batch.flow == was:  # it has its share, and keeps it
+                batch.flow_seq += (seq - batch.flow_seq) // was * was
+        return [_flow_ack(batch.flow_seq, batch.flow)] if batch.flow_seq > flow_seq else []
+
+    def _adapt(self, batch: FastBatch) -> None:
+        """The flow goes towards the batch's share."""
         share = min(max(FLOW_SHARED // len(self._batches), 1), batch.flow_max)
         batch.flow = min(batch.flow * 2, share) if batch.flow < share else max(batch.flow // 2, share)
-        return [_flow_ack(batch.flow_seq, batch.flow)]
 
     def _ack(self, batch: FastBatch, stream_seq: int, mark: bytes = b"") -> bytes:
         quoted = quote(batch.batch_id.decode(errors="replace")).encode()

@@ -55,12 +55,13 @@ class Publish:
 
 @attrs.frozen(slots=True)
 class InFastBatch:
-    """A message of a fast batch: its number there, and its sequence in the stream."""
+    """Messages of a fast batch that follow each other; number, sequence in the stream and reply are the last one's."""
 
     batch: FastBatch
     seq: int
     stream_seq: int
     reply: bytes
+    count: int = 1
 
 
 @attrs.frozen(slots=True)

@@ -34,7 +34,7 @@ class Case:
     """One line of the table. `msgs` is about a second's work of the faster server; `floor` is what must be reached."""
 
     name: str
-    mode: Literal["pub", "fan", "req", "jspub", "fetch", "push"]
+    mode: Literal["pub", "fan", "req", "jspub", "fast", "fetch", "push"]
     msgs: int
     options: tuple[str, ...] = ()
     nodes: int = 1
@@ -48,7 +48,7 @@ class Case:
     @property
     def jetstream(self) -> bool:
         """True for the cases that store messages."""
-        return self.mode in ("jspub", "fetch", "push")
+        return self.mode in ("jspub", "fast", "fetch", "push")
 
 
 CORE = (
@@ -127,5 +127,10 @@ TLS = tuple(
     for case in (*CORE, *R1, *READ)
     if case.name in TLS_CASES
 )
+# The shapes of `nats bench`, which is what a newcomer runs; its own way of sending them is the client's.
+CLI = (
+    Case(name="cli_fast_500", mode="fast", msgs=300_000, options=("batch=500",), floor=1.5),
+    Case(name="cli_fast_500_r3", mode="fast", msgs=150_000, options=("batch=500", "replicas=3"), nodes=3, floor=1.5),
+)
 PUBLISH = (*R1, *R3)
-CASES = (*CORE, *R1, *R3, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))
+CASES = (*CORE, *R1, *R3, *CLI, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))

@@ -5,6 +5,8 @@
  *                                                             has N subscriptions, and a message goes to one of these
  *   loadgen req    port=N msgs=N size=16                       request and reply between two connections, one at a time
  *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1 chain=0
+ *   loadgen fast   port=N conns=1 batch=500 msgs=N size=128 replicas=1   one fast batch for each connection, an ack for
+ *                                                             every `batch` messages at most, two of them waited for
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
  *   loadgen fetch  port=N batch=500 ack=explicit|none msgs=N   pull consumer over the filled stream
  *   loadgen push   port=N msgs=N                               ordered push consumer with flow control
@@ -53,7 +55,7 @@ typedef struct {
 
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
-static long replicas = 1, batch = 500, chain = 0;
+static long replicas = 1, batch = 500, chain = 0, batched = 0;
 static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0, tls = 0;
 static SSL_CTX *tls_context;
 static int ack_explicit = 1;
@@ -537,7 +539,8 @@ static void make_stream(const char *name) {
     api(&all[0], subject, "");
     snprintf(body, sizeof body,
              "{\"name\":\"%s\",\"subjects\":[\"bench.js.>\"],\"retention\":\"limits\",\"storage\":\"file\",\"num_replicas\":%ld,"
-             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s}", name, replicas,
+             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s%s}", name, replicas,
+             batched ? ",\"allow_batched\":true" : "",
              chain ? ",\"deny_delete\":true,\"deny_purge\":true,\"metadata\":{\"jetraft.chain\":\"sha256\"}" : "");
     snprintf(subject, sizeof subject, "$JS.API.STREAM.CREATE.%s", name);
     must("create stream", api(&all[0], subject, body));
@@ -607,6 +610,71 @@ static void run_jspub(const char *mode) {
     for (i = 1; i <= msgs; i++)
         if (!seen[i]) fail("sequence %ld was never acknowledged", i);
     report(mode, msgs, seconds, c0);
+}
+
+/* ---- fast batches: acks of the flow on the way, and one of the whole */
+
+enum { FLOWS = 2 };             /* acks that a publisher is ahead of, as the official clients */
+
+static long *flow, *counted;    /* of each connection: messages between two acks, and messages of an ended batch */
+
+static long number_behind(const char *data, long n, const char *key) {
+    const char *at = memmem(data, n, key, strlen(key));
+    if (!at) fail("no %s in %.*s", key, (int)n, data);
+    return atol(at + strlen(key));
+}
+
+static void on_flow(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *data, long n) {
+    (void)s, (void)sl, (void)r, (void)rl, (void)hdr;
+    if (memmem(data, n, "\"error\"", 7) || memmem(data, n, "\"gap\"", 5)) fail("batch refused: %.*s", (int)n, data);
+    if (memmem(data, n, "\"ack\"", 5)) {
+        flow[c->id] = number_behind(data, n, "\"msgs\":");
+        c->done = number_behind(data, n, "\"seq\":");
+    } else {
+        counted[c->id] = number_behind(data, n, "\"count\":");
+        c->done = counted[c->id];
+    }
+}
+
+static void run_fast(void) {
+    long i, per = msgs / conns;
+    conn_t *list[MAX_CONNS];
+    msgs = per * conns;
+    batched = 1;
+    open_all(conns);
+    make_stream("BENCH");
+    flow = calloc(conns, sizeof *flow);
+    counted = calloc(conns, sizeof *counted);
+    for (i = 0; i < conns; i++) {
+        putf(&all[i], "SUB %s.> 1\r\nPING\r\n", all[i].inbox);
+        expect(&all[i], "PONG\r\n");
+        list[i] = &all[i];
+    }
+    double c0, t0 = begin(&c0);
+    for (;;) {
+        long ended = 0;
+        for (i = 0; i < conns; i++) {
+            conn_t *c = &all[i];
+            long ahead = flow[i] ? FLOWS * flow[i] : 1;
+            ended += counted[i] != 0;
+            while (c->sent < per && c->sent - c->done < ahead && c->out_len - c->out_pos < 1 << 20) {
+                int op = c->sent == per - 1 ? 2 : c->sent != 0;
+                putf(c, "PUB bench.js.0 %s.b%ld.%ld.fail.%ld.%d.$FI %ld\r\n", c->inbox, i, batch, c->sent + 1, op, size);
+                put_payload(c, (uint64_t)(c->sent++));
+            }
+            flush(c);
+        }
+        if (ended == conns) break;
+        wait_any(list, (int)conns);
+        for (i = 0; i < conns; i++)
+            if (fill_in(&all[i])) consume(&all[i], on_flow);
+    }
+    double seconds = now() - t0;
+    for (i = 0; i < conns; i++)
+        if (counted[i] != per) fail("%ld of %ld messages were counted", counted[i], per);
+    char *info = api(&all[0], "$JS.API.STREAM.INFO.BENCH", "");
+    if (number_behind(info, strlen(info), "\"messages\":") != msgs) fail("the stream has others: %s", info);
+    report("fast", msgs, seconds, c0);
 }
 
 /* ---- JetStream delivery */
@@ -727,7 +795,7 @@ static void parse_option(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) fail("usage: loadgen pub|fan|req|jspub|fill|fetch|push|idle name=value ...");
+    if (argc < 2) fail("usage: loadgen pub|fan|req|jspub|fast|fill|fetch|push|idle name=value ...");
     for (int i = 2; i < argc; i++) parse_option(argv[i]);
     if (size > (long)sizeof pattern || size < 0) fail("size out of range");
     latency_us = calloc(HISTOGRAM, sizeof *latency_us);
@@ -736,6 +804,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "fan")) run_core("fan", subs);
     else if (!strcmp(argv[1], "req")) run_req();
     else if (!strcmp(argv[1], "jspub")) run_jspub("jspub");
+    else if (!strcmp(argv[1], "fast")) run_fast();
     else if (!strcmp(argv[1], "fill")) { conns = 1; run_jspub("fill"); }
     else if (!strcmp(argv[1], "fetch")) run_fetch();
     else if (!strcmp(argv[1], "push")) run_push();
