@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 import attrs
 
@@ -15,6 +15,12 @@ from jetraft.api.created_files import made_with
 from jetraft.api.syslog import Syslog, open_syslog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.file_modes import LOG_FILE
+
+ESCAPES: Final = {  # what moves a terminal's cursor or begins another line; a tab does neither
+    ord("\r"): "\\r",
+    ord("\n"): "\\n",
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\r\n\t"},
+}
 
 
 @attrs.define
@@ -33,7 +39,7 @@ class Logger:
     lines: int = 0
 
     def _write(self, label: str, text: str) -> None:
-        printable = text.replace("\r", "\\r").replace("\n", "\\n")
+        printable = text.translate(ESCAPES)
         self.lines += 1
         if self.syslog is not None:
             self.syslog.write(label, printable)

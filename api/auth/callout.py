@@ -15,7 +15,7 @@ import orjson
 from jetraft.api.auth.claim_fields import TokenError, string
 from jetraft.api.auth.claims import Rights, UserClaims, user_claims
 from jetraft.api.auth.nkeys import public_user_key
-from jetraft.api.auth.permissions import NO_LIMIT, Permissions, SubjectRules
+from jetraft.api.auth.permissions import NO_LIMIT, Permissions, SubjectRules, least
 from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.tokens import ALGORITHM, VERSION, Token, decode_token
 from jetraft.api.auth.verdicts import ConnectionFacts, LoginRefusal, Verdict
@@ -152,8 +152,8 @@ def _verdict(user: UserClaims, rights: Rights, account: str, until_s: float) -> 
         account=account,
         permissions=rights.permissions,
         expires_unix_ns=int(min(ends) * NS_PER_S) if ends else None,
-        max_subs=rights.max_subs if rights.max_subs > 0 else NO_LIMIT,  # 0 is a token that does not say
-        max_payload=rights.max_payload if rights.max_payload > 0 else NO_LIMIT,
+        max_subs=least(rights.max_subs or NO_LIMIT, NO_LIMIT),  # 0 is a token that does not say
+        max_payload=least(rights.max_payload or NO_LIMIT, NO_LIMIT),
     )
 
 

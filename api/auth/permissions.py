@@ -40,3 +40,8 @@ class Permissions:
     publish: SubjectRules = SubjectRules()
     subscribe: SubjectRules = SubjectRules()
     responses: ResponseRules | None = None
+
+
+def least(first: int, second: int) -> int:
+    """The smaller of two limits of tokens. -1 is no limit; any other negative one allows nothing, as in nats-server."""
+    return min((max(limit, 0) for limit in (first, second) if limit != NO_LIMIT), default=NO_LIMIT)

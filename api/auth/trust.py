@@ -13,7 +13,7 @@ import attrs
 from jetraft.api.auth.callout import without_asking
 from jetraft.api.auth.claim_fields import TokenError
 from jetraft.api.auth.claims import NO_RIGHTS, user_claims
-from jetraft.api.auth.permissions import NO_LIMIT
+from jetraft.api.auth.permissions import least
 from jetraft.api.auth.templates import TemplateError, fill_rights
 from jetraft.api.auth.tokens import decode_token
 from jetraft.api.auth.verdicts import (
@@ -210,8 +210,3 @@ def verdict_of(user: UserClaims, rights: Rights, account: AccountClaims, until_s
         claims=user,
     )
     return verdict if account.callout is None else without_asking(verdict, account.callout)
-
-
-def least(first: int, second: int) -> int:
-    """The smaller of two limits, where negative ones are none."""
-    return min((limit for limit in (first, second) if limit >= 0), default=NO_LIMIT)

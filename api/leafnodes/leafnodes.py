@@ -79,6 +79,7 @@ class Leafnodes:
     loops: LoopSubjects = attrs.field(factory=LoopSubjects)
     deadlines: AuthDeadlines = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
+    news: LogBudget = attrs.field(init=False)  # of connections that strangers make and close
     hubs: HubSide = attrs.field(init=False)
     accepted: AcceptedSide = attrs.field(init=False)
     judging: Judging = attrs.field(init=False)
@@ -89,6 +90,7 @@ class Leafnodes:
     def __attrs_post_init__(self) -> None:
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock, self.on_over)
         self.log = LogBudget(self.say.error, self.clock)
+        self.news = LogBudget(self.say.info, self.clock)
         self.hubs = HubSide(self.identity, self, self.admit)
         self.judging = Judging(
             entry=self.entry,
@@ -154,7 +156,7 @@ class Leafnodes:
             self.plane.close(link.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, err("maximum connections exceeded"))
             return False
         self.links[link.cid] = link
-        self.say.info(f"{link.title} - Leafnode connection created")
+        self.news.line(f"{link.title} - Leafnode connection created")
         return True
 
     def began(self, link: LeafLink) -> None:
@@ -342,5 +344,5 @@ class Leafnodes:
         self._update_names()
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
         text = TEXTS.get(Reason(reason), "Unknown")
-        self.say.info(f"{link.title} - Leafnode connection closed: {text}{remote}")
+        self.news.line(f"{link.title} - Leafnode connection closed: {text}{remote}")
         return True

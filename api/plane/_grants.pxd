@@ -10,6 +10,7 @@ cdef struct hits_t:             # which kinds of entries match
     bint plain
     bint queued
     bint fits                   # one of those with a queue, the queue in question
+    bint fits_partly            # the same, of an entry that reaches a part of what the subject stands for
 
 cdef grant_t* list_of(entries) except? NULL
 cdef void free_list(grant_t* node) noexcept

@@ -140,6 +140,17 @@ cdef void count_hits(grant_t* node, text_t queue, hits_t* hits) noexcept nogil:
         named = named.next
 
 
+cdef void count_partly(grant_t* node, text_t queue, hits_t* hits) noexcept nogil:
+    """Count an entry whose last token is `*` for a subject that ends with `>`: it allows no more, and its queues count."""
+    cdef hits_t some
+    some.plain = some.queued = some.fits = False
+    count_hits(node, queue, &some)
+    if some.queued:
+        hits.queued = True
+    if some.fits:
+        hits.fits_partly = True
+
+
 cdef void walk(grant_t* node, const char* s, Py_ssize_t n, int mode, text_t queue, hits_t* hits) noexcept nogil:
     """Count the entries below `node` that match the tokens of s. Each node is visited once at most."""
     cdef const char* dot = <const char*>memchr(s, c".", n)
@@ -156,7 +167,11 @@ cdef void walk(grant_t* node, const char* s, Py_ssize_t n, int mode, text_t queu
         return
     if found:
         count_hits(node.children[at], queue, hits)
-    if node.star != NULL and not (mode & WHOLE_TAIL and token == 1 and s[0] == c">"):
+    if node.star == NULL:
+        return
+    if mode & WHOLE_TAIL and token == 1 and s[0] == c">":
+        count_partly(node.star, queue, hits)
+    else:
         count_hits(node.star, queue, hits)
 
 
@@ -164,7 +179,7 @@ cdef hits_t look_up(grant_t* root, const char* s, Py_ssize_t n, int mode, text_t
     """Which entries of a list match a subject. One with an empty token matches none, unless the mode says otherwise."""
     cdef hits_t hits
     cdef Py_ssize_t i
-    hits.plain = hits.queued = hits.fits = False
+    hits.plain = hits.queued = hits.fits = hits.fits_partly = False
     if not mode & EMPTY_TOKENS:
         for i in range(n):
             if s[i] == c"." and (i == 0 or i + 1 == n or s[i + 1] == c"."):

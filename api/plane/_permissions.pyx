@@ -169,7 +169,9 @@ cdef bint may_hold(perms_t* perms, text_t subject, text_t queue, uint8_t* guard)
     cdef bint allowed
     if perms.subscribe_allow != NULL:
         hits = look_up(perms.subscribe_allow, subject.p, subject.n, WHOLE_TAIL, queue)
-        allowed = hits.fits if queue.n and hits.queued else hits.plain
+        allowed = hits.plain
+        if queue.n and hits.queued:
+            allowed = hits.fits or (hits.plain and hits.fits_partly)
         if not allowed:
             return False
     if perms.subscribe_deny != NULL:

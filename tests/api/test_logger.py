@@ -55,3 +55,10 @@ def test_what_the_lower_layers_log_arrives_at_its_level_on_one_line(tmp_path: Pa
         "[WRN] two\\nlines",
         "[ERR] two\\nlines",
     ]
+
+
+def test_what_a_client_names_moves_no_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    with closing(open_logger(Options(log_file=str(path), logtime=False))) as logger:
+        logger.error("SID \x1b[31mFAKE\x9b2J\x7f\ta")
+    assert path.read_text().partition("] ")[2] == "[ERR] SID \\x1b[31mFAKE\\x9b2J\\x7f\ta\n"

@@ -117,6 +117,14 @@ def test_who_has_the_rights_of_a_scope_brings_none() -> None:
         assert isinstance(judge(signing.user(role="r", **nats), account), LoginRefusal)
 
 
+@pytest.mark.parametrize(("said", "holds"), [(-2, 0), (-1, -1), (3, 3), (-(1 << 40), 0)])
+def test_a_negative_limit_of_a_token_other_than_the_one_for_none_allows_nothing(said: int, holds: int) -> None:
+    account = OPERATOR.account("N")
+    verdict = judge(account.user(subs=said, payload=said), account)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.max_subs, verdict.max_payload) == (holds, holds)
+
+
 def test_a_revocation_counts_for_tokens_until_its_time() -> None:
     keys = Keys.new("user")
     account = OPERATOR.account("R", revocations={keys.public: NOW, "*": NOW - 100})

@@ -61,8 +61,9 @@ def may_publish(may: Permissions, subject: str) -> bool:
 def may_subscribe(may: Permissions, subject: str, queue: str) -> bool:
     if queue == "_sys_":
         return False
-    plain, queued, mine = hits(may.subscribe.allow, subject, queue, whole_tail=True)
-    allowed = not may.subscribe.allow or (mine if queue and queued else plain)
+    plain, _, mine = hits(may.subscribe.allow, subject, queue, whole_tail=True)
+    _, queued, partly = hits(may.subscribe.allow, subject, queue)
+    allowed = not may.subscribe.allow or (mine or (plain and partly) if queue and queued else plain)
     plain, _, mine = hits(may.subscribe.deny, subject, queue)
     return allowed and not plain and not mine
 
@@ -171,6 +172,18 @@ def test_subscriptions_are_judged_as_the_lists_say(may: Permissions, subs: list[
         room.plane.feed(cid, f"SUB {words}\r\n".encode())
     expected = [(SUBSCRIBE, subject, queue) for subject, queue in subs if not may_subscribe(may, subject, queue)]
     assert room.taken() == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "queue", "is_allowed"),
+    [(">", "q1", False), (">", "q.1", True), (">", "", True), ("x", "q1", False), ("x", "q.1", True)],
+)
+def test_a_queue_that_an_entry_for_a_part_of_the_subject_does_not_name_is_refused(
+    subject: str, queue: str, *, is_allowed: bool
+) -> None:
+    room = Room(Permissions(subscribe=SubjectRules(allow=(">", "* q.*"))))
+    room.plane.feed(room.client(), f"SUB {subject} {queue} 1\r\n".encode())
+    assert room.taken() == ([] if is_allowed else [(SUBSCRIBE, subject, queue)])
 
 
 def local(room: Room, _other: Room) -> Callable[[str], None]:
