@@ -99,6 +99,8 @@ class Connection(Transport):
         answers: dict[int, wire.Frame] = {}
         while len(answers) < len(questions):
             frame = self.expect(b"MSG")
+            if not frame.subject.startswith(self._inbox):
+                continue  # of a pull that waits: it has the subject of the message
             number = int(frame.subject.rpartition(b".")[2])
             if number >= first:  # below it is what a server says after the last message of a pull
                 answers[number - first] = frame

@@ -32,18 +32,16 @@ COMPLETED = "Batch Completed"  # nats-server, after the last message of a pull w
 TOO_LARGE = wire.Status(code=CONFLICT, description="Exceeds MaxBytes", headers={})
 
 
-class ConsumerScan:
+class EphemeralConsumer:
     """One consumer. Raises ServerError when the server fails, ApiRefusalError when the stream admits no consumer."""
 
-    def __init__(self, connection: Connection, stream: str, start_seq: int, subject: str) -> None:
-        """Create the consumer, for messages that match `subject`."""
+    def __init__(self, connection: Connection, stream: str, start_seq: int, **more: Any) -> None:
+        """Create the consumer; `more` of its configuration."""
         self._connection = connection
         self._stream = stream
-        self._name = f"pyspark_{secrets.token_hex(8)}"
-        self._next_delivery = 1
-        self._message = message_pattern(stream, self._name)
+        self.name = f"pyspark_{secrets.token_hex(8)}"
         config: dict[str, Any] = {
-            "name": self._name,
+            "name": self.name,
             "description": "pyspark_jetstream",
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": start_seq,
@@ -52,10 +50,34 @@ class ConsumerScan:
             "inactive_threshold": INACTIVE_S * 10**9,
             "num_replicas": 1,
             "mem_storage": True,
+            **more,
         }
-        if subject != ALL:
-            config["filter_subject"] = subject
         self._ask("CREATE", json.dumps({"stream_name": stream, "config": config, "action": "create"}).encode())
+
+    @property
+    def next_subject(self) -> str:
+        """Where its messages are pulled."""
+        return f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
+
+    def close(self) -> None:
+        """Delete the consumer; the server does it later if this fails."""
+        if not self._connection.closed:
+            with contextlib.suppress(JetStreamSourceError):
+                self._ask("DELETE", b"")
+
+    def _ask(self, verb: str, payload: bytes) -> None:
+        subject = f"{self._connection.api_prefix}.CONSUMER.{verb}.{self._stream}.{self.name}"
+        read_answer(self._connection.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S), self._stream)
+
+
+class ConsumerScan(EphemeralConsumer):
+    """Reads the messages from a sequence on."""
+
+    def __init__(self, connection: Connection, stream: str, start_seq: int, subject: str) -> None:
+        """Create the consumer, for messages that match `subject`."""
+        super().__init__(connection, stream, start_seq, **({} if subject == ALL else {"filter_subject": subject}))
+        self._next_delivery = 1
+        self._message = message_pattern(stream, self.name)
 
     def pull(self, count: int, bytes_max: int, *, stall_s: float) -> Generator[Part, None, wire.Status]:
         """Yield the next messages, up to `count` of them or about `bytes_max`; return 204, or 404 if no more follow."""
@@ -66,7 +88,7 @@ class ConsumerScan:
 
     def _pull(self, limits: dict[str, int], count: int, stall_s: float) -> Generator[Part, None, wire.Status]:
         return self._connection.answer(
-            f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}",
+            self.next_subject,
             json.dumps({**limits, "no_wait": True}).encode(),
             lambda transport: self._parts(transport, count),
             stall_s=stall_s,
@@ -133,16 +155,6 @@ class ConsumerScan:
             rows.num_pending = int(pending)
         self._next_delivery = delivery
         return start
-
-    def close(self) -> None:
-        """Delete the consumer; the server does it later if this fails."""
-        if not self._connection.closed:
-            with contextlib.suppress(JetStreamSourceError):
-                self._ask("DELETE", b"")
-
-    def _ask(self, verb: str, payload: bytes) -> None:
-        subject = f"{self._connection.api_prefix}.CONSUMER.{verb}.{self._stream}.{self._name}"
-        read_answer(self._connection.request(subject, payload, timeout_s=ANSWER_TIMEOUT_S), self._stream)
 
 
 def message_pattern(stream: str, consumer: str) -> re.Pattern[bytes]:

@@ -53,6 +53,12 @@ class StreamView:
     allow_direct: bool
     replicas: frozenset[str]  # server names of the leader and the followers
     retention: str = "limits"  # or interest, workqueue
+    consumers_max: int = -1  # -1: no limit
+
+    @property
+    def may_be_watched(self) -> bool:
+        """Whether one more consumer changes nothing for the stream and for others."""
+        return self.retention == "limits" and self.consumers_max < 0
 
     @property
     def end_seq(self) -> int:
@@ -235,4 +241,5 @@ def view_of(answer: dict[str, Any]) -> StreamView:
         allow_direct=bool(config.get("allow_direct", False)),
         replicas=frozenset(name for name in names if name),
         retention=str(config.get("retention", "limits")),
+        consumers_max=int(config.get("max_consumers") or -1),
     )

@@ -22,6 +22,7 @@ from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.stream_planner import StreamPlanner
 from pyspark_jetstream.triggers import Minimum, Pace, least, rows_of_bytes, shares
 from pyspark_jetstream.values import matches
+from pyspark_jetstream.watch import Watch
 
 LOG = logging.getLogger("pyspark_jetstream")
 
@@ -53,6 +54,7 @@ class Planner:
         self._pace = Pace()
         self._minimum = Minimum(rows_min=options.rows_per_trigger_min, delay_max_s=options.trigger_delay_max_s)
         self.durables = Durables(options, self._api)
+        self._watch = Watch(options, self._api)
 
     def of(self, stream: str) -> StreamPlanner:
         """Return the planner of one stream."""
@@ -112,8 +114,10 @@ class Planner:
         It is below `start` only if rows that were read are lost and failOnDataLoss=false continues at the stream's end.
         Otherwise such a loss raises DataLossError.
         """
-        self._pace.wait()
         first = self._parse(start)
+        if self._watch.is_quiet(first):
+            return first
+        self._pace.wait()
         self.durables.check(first)
         spans = self._spans(first)
         starts = {name: begin for name, (begin, _) in spans.items()}
@@ -122,7 +126,10 @@ class Planner:
         moved = any(begin != first.by_stream.get(name, begin) for name, begin in starts.items())
         due = moved or self._stop_at is not None or self._minimum.is_due(max(0, waiting))
         end = self._offsets(ends) if due else first
-        self._pace.note(idle=end.by_stream == first.by_stream, streams=len(ends))
+        is_idle = end.by_stream == first.by_stream
+        waits = is_idle and due and self._stop_at is None
+        waits = waits and self._watch.begin(first, {name: view for name, (_, view) in spans.items()})
+        self._pace.note(idle=is_idle and not waits, streams=len(ends))
         return end
 
     def _spans(self, first: Offsets) -> dict[str, tuple[Offset, StreamView]]:
@@ -189,6 +196,7 @@ class Planner:
     def close(self) -> None:
         """Close the connections."""
         self.durables.close()
+        self._watch.close()
         self._connections.close()
 
     def _parse(self, value: dict[str, Any]) -> Offsets:

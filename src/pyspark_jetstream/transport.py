@@ -101,6 +101,24 @@ class Transport:
             self.close()
         return not self.closed
 
+    def waits(self, timeout_s: float) -> bool:
+        """Whether something can be received, after waiting for it so long at most."""
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
+
+    def taken(self) -> list[wire.Frame]:
+        """Receive once, and take the messages that are complete."""
+        self._receive(0)
+        frames: list[wire.Frame] = []
+        while frame := self._buffered_frame():
+            if frame.verb == b"-ERR":
+                self.close()
+                raise refused(self.url, frame.argument.decode("utf-8", "replace"))
+            if frame.verb == b"PING":
+                self.send(b"PONG\r\n")
+            if frame.verb == b"MSG":
+                frames.append(frame)
+        return frames
+
     def close(self) -> None:
         """Close the socket; it cannot be used again."""
         if not self.closed:

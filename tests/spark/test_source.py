@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Server
 from tests.spark.streams import create, delete, delete_messages, publish
@@ -231,6 +233,25 @@ def test_a_stream_made_again_stops_a_query_or_is_read_from_its_start(
     assert "was deleted and created again" in failure(lambda: run(spark, server, "REMADE", tmp_path / "a"))
     options = {"failOnDataLoss": "false", "maxRecordsPerTrigger": 20}
     assert run(spark, server, "REMADE", tmp_path / "b", **options) == [list(range(1, 21)), list(range(21, 31))]
+
+
+def test_an_idle_query_waits_on_a_consumer_that_is_gone_when_it_stops(
+    spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
+) -> None:
+    create(client, "WAITS")
+    frame = spark.readStream.format("jetstream").options(servers=server.url, stream="WAITS").load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    consumers_of(client, "WAITS", 1)
+    query.stop()
+    consumers_of(client, "WAITS", 0)
+
+
+def consumers_of(client: RawClient, stream: str, count: int) -> None:
+    """Wait until the stream has so many."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(client.api(f"CONSUMER.NAMES.{stream}")["consumers"] or ()) != count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A connection that publishes: acknowledgements come back while more is sent, and are counted many at a time."""
 
 import json
-import select
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -48,10 +47,6 @@ class Publisher(Connection):
         """Send protocol bytes; waits while the server does not read, ACK_SILENCE_S at most."""
         self.set_timeout(ACK_SILENCE_S)
         super().send(data)
-
-    def waits(self) -> bool:
-        """Whether something can be received without waiting."""
-        return bool(select.select([self._socket], [], [], 0)[0])
 
     def receive(self) -> None:
         """Receive what is there, after waiting ACK_SILENCE_S at most for something."""

@@ -125,7 +125,7 @@ def check_subjects(subjects: Any, layout: Layout) -> None:
     wrong = distinct.filter(pc.invert(kept))
     if len(wrong):
         raise RowError(
-            f"column 'subject': {wrong[0].as_py()!r} is not a subject that stream {layout.stream!r} keeps "
+            f"column 'subject': {wrong[0].as_py().decode('utf-8', 'replace')!r} is not a subject that stream {layout.stream!r} keeps "
             f"({', '.join(layout.filters)})"
         )
     longest = pc.max(pc.binary_length(distinct)).as_py() or 0

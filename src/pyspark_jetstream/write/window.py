@@ -63,7 +63,7 @@ class WindowedWriter:
                 if not window.token:
                     window.token, window.missing = publisher.new_token(), len(window.rows)
                     publisher.send(windowed(window.rows, publisher.reply(window.token)))
-            if wait or publisher.waits():
+            if wait or publisher.waits(0):
                 publisher.receive()
                 self._take_acks(publisher)
         except ServerError as error:

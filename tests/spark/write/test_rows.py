@@ -127,7 +127,7 @@ def test_headers_of_another_publish_are_left_out() -> None:
         ({"subject": ["S.a", "S.b"], "data": [b"", None]}, "column 'data' has a null"),
         (
             {"subject": ["S.a", "U.b"], "data": [b"", b""]},
-            r"column 'subject': b'U.b' is not a subject that stream 'S' keeps",
+            r"column 'subject': 'U.b' is not a subject that stream 'S' keeps",
         ),
         ({"subject": ["S.a b"], "data": [b""]}, "column 'subject'"),
         ({"subject": ["S.a\r\nPUB S.x 0"], "data": [b""]}, "column 'subject'"),

@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_when_the_write_is_planned(
     assert "needs allow_atomic" in failure(good, server, "WRONG", **exactly("WRONG"))
     assert "stream 'NONE' does not exist" in failure(good, server, "NONE")
     assert "unknown option 'delivry'" in failure(good, server, "WRONG", delivry="x")
-    assert "column 'subject': b'OTHER.s0' is not a subject" in failure(numbers(spark, "OTHER", 1), server, "WRONG")
+    assert "column 'subject': 'OTHER.s0' is not a subject" in failure(numbers(spark, "OTHER", 1), server, "WRONG")
     assert client.api("STREAM.INFO.WRONG")["state"]["messages"] == 0
 
 
