@@ -174,8 +174,9 @@ def test_a_user_without_rights_for_consumers_reads_with_pauses(
     ] }"""
     with (
         Server(kind, directory=tmp_path, config=users) as server,
-        RawClient(server.address, **{"user": "all", "pass": "all"}) as client,
+        RawClient(server.address, connect=False) as client,
     ):
+        client.connect(**{"user": "all", "pass": "all"})
         create(client, "READ")
         one = planner(planners, server.url, "READ", user="reader", password="reader")
         start = one.initial().to_json_dict()

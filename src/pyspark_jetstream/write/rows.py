@@ -124,8 +124,9 @@ def check_subjects(subjects: Any, layout: Layout) -> None:
     kept = pc.match_substring_regex(distinct, pattern=layout.kept)
     wrong = distinct.filter(pc.invert(kept))
     if len(wrong):
+        subject = wrong[0].as_py().decode("utf-8", "replace")
         raise RowError(
-            f"column 'subject': {wrong[0].as_py().decode('utf-8', 'replace')!r} is not a subject that stream {layout.stream!r} keeps "
+            f"column 'subject': {subject!r} is not a subject that stream {layout.stream!r} keeps "
             f"({', '.join(layout.filters)})"
         )
     longest = pc.max(pc.binary_length(distinct)).as_py() or 0
