@@ -100,8 +100,9 @@ class Planner:
 
     def batch_after(self, start: dict[str, Any]) -> Batch:
         """Return what one micro-batch from `start` to the streams' ends reads, within the limits of the options."""
-        end = self.next_end(start, None)
-        return Batch(self._parse(start), end, self.partitions(start, end.to_json_dict()))
+        first = self._parse(start)
+        end, _ = self._end_after(first, None)
+        return Batch(first, end, self.partitions(start, end.to_json_dict()))
 
     def stop_at_present_end(self) -> None:
         """Limit all later micro-batches to the streams' present ends."""
@@ -118,6 +119,15 @@ class Planner:
         if self._watch.is_quiet(first):
             return first
         self._pace.wait()
+        end, views = self._end_after(first, rows_max)
+        is_idle = end.by_stream == first.by_stream
+        waits = is_idle and self._minimum.waiting_since_s is None and self._stop_at is None
+        waits = waits and self._watch.begin(first, views)
+        self._pace.note(idle=is_idle and not waits, streams=len(views))
+        return end
+
+    def _end_after(self, first: Offsets, rows_max: int | None) -> tuple[Offsets, dict[str, StreamView]]:
+        """Return the end of the micro-batch that begins at `first`, and what it is made of."""
         self.durables.check(first)
         spans = self._spans(first)
         starts = {name: begin for name, (begin, _) in spans.items()}
@@ -125,12 +135,7 @@ class Planner:
         waiting = sum(ends[name].seq - max(begin.seq, spans[name][1].first_seq) for name, begin in starts.items())
         moved = any(begin != first.by_stream.get(name, begin) for name, begin in starts.items())
         due = moved or self._stop_at is not None or self._minimum.is_due(max(0, waiting))
-        end = self._offsets(ends) if due else first
-        is_idle = end.by_stream == first.by_stream
-        waits = is_idle and due and self._stop_at is None
-        waits = waits and self._watch.begin(first, {name: view for name, (_, view) in spans.items()})
-        self._pace.note(idle=is_idle and not waits, streams=len(ends))
-        return end
+        return self._offsets(ends) if due else first, {name: view for name, (_, view) in spans.items()}
 
     def _spans(self, first: Offsets) -> dict[str, tuple[Offset, StreamView]]:
         """Return where each stream starts and its view; new streams are added, deleted ones are a loss."""

@@ -2,7 +2,8 @@
 
 Spark returns one limit only to a Python source, so all options are applied here: at most so many sequences or bytes, at
 least so many unless the oldest of them has waited for too long. While a stream is idle, Spark asks about its end every
-10 ms (`spark.sql.streaming.pollingDelay`), each time with a request to the leader; `Pace` makes these rarer.
+10 ms (`spark.sql.streaming.pollingDelay`). `watch.py` waits for a message then; where it cannot, `Pace` makes the
+requests to the leader rarer.
 """
 
 import time
