@@ -128,7 +128,7 @@ class NodeState:
                 if content is None:
                     self.values.pop(str(name), None)
                 else:
-                    self.values[str(name)] = bytes(content)
+                    self.values[str(name)] = _bytes(content)
                 return
             group_id, incarnation, *rest = fields
             key = GroupId(str(group_id)), int(incarnation)
@@ -161,10 +161,10 @@ def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
         state = state.with_checkpoint(Point(*map(int, fields)))
     elif kind == _FOUNDED:
         (members,) = fields
-        state = attrs.evolve(state, founding=bytes(members))
+        state = attrs.evolve(state, founding=_bytes(members))
     elif kind == _BEGUN:
         (frames,) = fields
-        state = attrs.evolve(state, begun=tuple(map(bytes, frames)))
+        state = attrs.evolve(state, begun=tuple(map(_bytes, frames)))
     elif kind == _REPLACED:
         state = _unpacked(fields)
     elif kind == _NOTED:
@@ -172,6 +172,13 @@ def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
     else:
         raise ValueError(f"unknown kind of ledger record: {kind!r}")
     return state
+
+
+def _bytes(field: object) -> bytes:
+    """A field that must be bytes. `bytes` would make that many zeros of a number."""
+    if not isinstance(field, bytes):
+        raise TypeError(f"{type(field).__name__} in the place of bytes")
+    return field
 
 
 def _hard_state(term: int, vote: str) -> HardState:
@@ -265,5 +272,5 @@ def _unpacked(fields: list[Any]) -> GroupState:
         is_noted=bool(is_noted),
         memory_lost=bool(memory_lost),
         founding=None if founding is None else bytes(founding),
-        begun=tuple(map(bytes, frames)),
+        begun=tuple(map(_bytes, frames)),
     )

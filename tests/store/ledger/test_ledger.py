@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import hypothesis.strategies as st
+import msgpack
 import pytest
 from hypothesis import given, settings
 
@@ -463,7 +464,20 @@ def test_a_copy_of_another_ledger_does_not_count_beside_the_own_one(disk: LossyD
     assert disk.read_whole(ROOT / NAMES[0]) == disk.read_whole(ROOT / NAMES[1])
 
 
-@given(st.binary(max_size=60))
-def test_no_bytes_are_a_record_by_accident(data: bytes) -> None:
+FIELDS = st.one_of(st.integers(-1, 10**6), st.sampled_from(["S-R1F-a", "", "7"]), st.binary(max_size=9), st.none())
+RECORDS = st.tuples(st.sampled_from("tbfdcmegnrvx"), st.lists(FIELDS | st.lists(FIELDS, max_size=3), max_size=8))
+
+
+@given(st.binary(max_size=60) | RECORDS.map(lambda record: msgpack.packb([record[0], *record[1]])))
+def test_what_is_no_record_changes_nothing_and_what_is_one_holds_no_more_than_its_bytes(data: bytes) -> None:
+    state = NodeState()
     with contextlib.suppress(ValueError):
-        NodeState().apply(data)
+        state.apply(data)
+    held = [*state.values.values()]
+    for group in state.groups.values():
+        held += [group.founding or b"", *group.begun]
+    assert sum(map(len, held)) <= len(data)
+    again = NodeState()
+    for record in state.records():
+        again.apply(record)
+    assert again == state
