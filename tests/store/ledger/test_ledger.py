@@ -465,9 +465,16 @@ def test_a_copy_of_another_ledger_does_not_count_beside_the_own_one(disk: LossyD
 
 
 FIELDS = st.one_of(st.integers(-1, 10**6), st.sampled_from(["S-R1F-a", "", "7"]), st.binary(max_size=9), st.none())
-RECORDS = st.tuples(st.sampled_from("tbfdcmegnrvx"), st.lists(FIELDS | st.lists(FIELDS, max_size=3), max_size=8))
+RECORDS = st.one_of(
+    st.tuples(st.just("v"), st.tuples(FIELDS, FIELDS)),
+    st.tuples(st.sampled_from("tbfdcmegnrx"), st.lists(FIELDS | st.lists(FIELDS, max_size=3), max_size=8)),
+    st.tuples(
+        st.sampled_from("mef"), st.tuples(st.just("g"), st.integers(1, 9), FIELDS | st.lists(FIELDS, max_size=3))
+    ),
+)
 
 
+@settings(max_examples=400)
 @given(st.binary(max_size=60) | RECORDS.map(lambda record: msgpack.packb([record[0], *record[1]])))
 def test_what_is_no_record_changes_nothing_and_what_is_one_holds_no_more_than_its_bytes(data: bytes) -> None:
     state = NodeState()
