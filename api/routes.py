@@ -15,7 +15,7 @@ import trio
 from jetraft.api.auth.granting import build
 from jetraft.api.auth.permissions import Permissions, SubjectRules
 from jetraft.api.plane._plane import Plane, RouteFormatError
-from jetraft.api.plane._routes import record_bytes
+from jetraft.api.plane._routes import piece_end
 from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
 from jetraft.raft.mesh.addresses import Address, parse_route
@@ -23,6 +23,7 @@ from jetraft.raft.mesh.detours import Detours
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.framing import CHANNEL_DETOUR, CHANNEL_ROUTE
 from jetraft.raft.mesh.peers import Mesh, MeshPeer
+from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
@@ -35,22 +36,30 @@ ACCOUNTS_KEY = "accounts"  # of a node's metadata: it understands route records 
 PERMISSIONS_KEY = "route_permissions"  # the same: `import` and `export` of its cluster block
 ORIGINS_KEY = "origins"  # the same: it reads the origin of a message in its record, and writes it to those that do
 TRACES_KEY = "traces"  # the same: it delivers nothing that is for a trace only
-FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
+# Of one turn's records. Raft and calls go before the next frame and not into the middle of one; a path of 10 Mbit/s
+# needs 0.2 s for this.
+FRAME_BYTES = 256 * 1024
+# By the quarters of what may wait for a peer (`max_waiting_bytes`): how long who sends to it is not read. The first is
+# nats-server's; the last is less than the silence that ends a link.
+PAUSES_NS = (0, 5 * NS_PER_MS, 50 * NS_PER_MS, 500 * NS_PER_MS)
+CAUGHT_UP_SHARE = 8  # a peer for which less than this share waits is not behind any more
+TURN_SHARE = 8  # for one peer in one turn; beyond that little is read at a time
 
 
-def cut_records(records: bytes, target: int = FRAME_BYTES_TARGET) -> Iterator[bytes]:
-    """Cut back-to-back route records into pieces of about `target` bytes, never inside a record."""
-    if len(records) <= target:
-        yield records
-        return
-    start = at = 0
-    while at < len(records):
-        length = record_bytes(records, at)
-        if at > start and at + length - start > target:
-            yield records[start:at]
-            start = at
-        at += length
-    yield records[start:]
+def cut_records(records: bytes, most: int = FRAME_BYTES) -> Iterator[bytes]:
+    """Cut back-to-back route records into pieces of `most` bytes or a single record, never inside a record."""
+    start = 0
+    while len(records) - start > most:
+        end = piece_end(records, start, most)
+        yield records[start:end]
+        start = end
+    if start < len(records):
+        yield records[start:] if start else records
+
+
+def pause_ns(queued_bytes: int, bytes_max: int) -> int:
+    """How long a connection is not read that sends to a peer with so much waiting; 0: that is little."""
+    return PAUSES_NS[min(queued_bytes * len(PAUSES_NS) // bytes_max, len(PAUSES_NS) - 1)]
 
 
 def client_urls(peer: MeshPeer) -> tuple[str, ...]:
@@ -123,6 +132,9 @@ class Routes:
     permissions: Permissions | None = None
     _since_ns: dict[int, int] = attrs.field(factory=dict)
     _told_under: dict[NodeId, Mapping[str, Any]] = attrs.field(factory=dict)  # what its permissions were then
+    _behind: set[int] = attrs.field(
+        factory=set
+    )  # routes with more than a quarter of what may wait, until they caught up
     detours: Detours = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -158,6 +170,7 @@ class Routes:
         self.mesh.on_peer_up.connect(self._up)
         self.mesh.on_peer_down.connect(self._down)
         self.mesh.on_peer_changed.connect(self._changed)
+        self.plane.limit_route_turn(self.mesh.queue_bytes_max // TURN_SHARE)
         self.reactor.connect_peers(self)
         self.mesh.on_frame(CHANNEL_ROUTE, self.reactor.within_turn(self._on_frame))
         self.mesh.on_frame(CHANNEL_DETOUR, self.reactor.within_turn(self.detours.on_frame))
@@ -231,6 +244,7 @@ class Routes:
         route = self.by_node.pop(node, None)
         if route is not None:
             del self.by_route[route], self._since_ns[route], self._told_under[node]
+            self._behind.discard(route)
             self.plane.close_route(route)
 
     def _on_frame(self, node: NodeId, payload: memoryview) -> None:
@@ -252,6 +266,8 @@ class Routes:
                     self.mesh.send(node, CHANNEL_ROUTE, piece)
                 else:
                     self.detours.send(node, piece)
+            if self.queued_bytes(route) > self.mesh.queue_bytes_max // len(PAUSES_NS):
+                self._behind.add(route)
 
     def queued_bytes(self, route: int) -> int:
         """The bytes that wait in the link of the peer behind a route."""
@@ -261,6 +277,23 @@ class Routes:
     def flush(self) -> None:
         """Send what the turn queued for peers, as far as the sockets accept it."""
         self.mesh.flush()
+        if self._behind:
+            self._hold_producers()
+
+    def _hold_producers(self) -> None:
+        """Have those who send to peers that are behind wait, the longer the more waits there.
+
+        Links end when too much waits in them, and what nodes say to each other ends with them. Neither that nor
+        what peers send is held: so no two nodes wait for each other, and each pause ends by itself.
+        """
+        bytes_max = self.mesh.queue_bytes_max
+        for route in list(self._behind):
+            queued_bytes = self.queued_bytes(route)
+            if queued_bytes < bytes_max // CAUGHT_UP_SHARE:
+                self._behind.remove(route)
+                self.plane.hold_producers(route, 0)
+            else:
+                self.plane.hold_producers(route, pause_ns(queued_bytes, bytes_max) or PAUSES_NS[1])
 
     def describe_clients(self) -> None:
         """Tell peers and clients where the clients of this node connect now."""

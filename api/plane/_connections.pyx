@@ -383,7 +383,7 @@ cdef class Connections(Tenants):
         """When the first paused producer is read again (monotonic ns); 0 if none is paused. Who rests: at once."""
         if self.p.resting_conns.count:
             return self.p.now_ns
-        return 0 if self.p.paused_conns.count == 0 else (<conn_t*>self.p.paused_conns.items[0]).paused_until_ns
+        return 0 if self.p.paused_conns.count == 0 else self.p.wake_ns
 
     def housekeeping(
         self, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns, int64_t leaf_deadline_ns=0

@@ -227,6 +227,10 @@ cdef void send_to_route(
     memcpy(w + msg.reply_len, msg.data, msg.size)
     msg.shown_len = shown_len
     route.buf.end += length
+    if route.pause_ns > plane.route_pause_ns:
+        plane.route_pause_ns = route.pause_ns
+    if route.buf.end > plane.route_turn_bytes:
+        plane.route_full = plane.route_turn_bytes != 0
     count_sent(plane, route, acct, msg.size)
     mark_route(plane, route)
 

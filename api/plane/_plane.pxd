@@ -1,5 +1,7 @@
 """The class of the data plane, for compiled encoders in other modules."""
 
+from libc.stdint cimport int64_t
+
 from jetraft.api.plane._exchange cimport Exchange
 from jetraft.api.plane._types cimport route_t, sub_t
 
@@ -10,3 +12,4 @@ cdef class Plane(Exchange):
     cdef void _announce_all(self, route_t* route, bint others)
     cdef void _announce_with_shadows(self, route_t* route, sub_t* sub, bint others)
     cdef void _announce_sub(self, route_t* route, sub_t* sub, bint others)
+    cdef void _hold(self, route_t* route, int64_t pause_ns)

@@ -17,7 +17,7 @@ from jetraft.api.plane._epoll cimport EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epo
 from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
 from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
-from jetraft.api.plane._reader cimport RECV_BYTES, read_turn
+from jetraft.api.plane._reader cimport RECV_BYTES, read_turn, resume_paused
 from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
@@ -168,11 +168,31 @@ cdef class Plane(Exchange):
         route = <route_t*><size_t>address
         while route.subs != NULL:
             drop_subscription(&self.p, route.subs)
+        self._hold(route, 0)
         drop_ptr(&self.p.routes, route)
         drop_ptr(&self.p.dirty_routes, route)
         free_route_accounts(&self.p, route)
         buf_free(&route.buf)
         free(route)
+
+    def limit_route_turn(self, size_t most):
+        """Read little at a time once a turn has more than this for one peer; 0: no limit."""
+        self.p.route_turn_bytes = most
+
+    def hold_producers(self, route_id, int64_t pause_ns):
+        """From now on a connection that sends something to this peer is not read for so long; 0: the peer keeps up.
+
+        Only what connections send is held. What nodes say to each other is not read by the plane's turn.
+        """
+        address = self.routes.get(route_id)
+        if address is not None:
+            self._hold(<route_t*><size_t>address, pause_ns)
+
+    cdef void _hold(self, route_t* route, int64_t pause_ns):
+        self.p.slow_routes += <uint32_t>(pause_ns != 0) - <uint32_t>(route.pause_ns != 0)
+        route.pause_ns = pause_ns
+        if self.p.slow_routes == 0 and self.p.paused_conns.count:
+            resume_paused(&self.p)
 
     def take_routes(self):
         """Take [(route id, records)] of the peers with waiting records; each becomes one frame."""
@@ -190,6 +210,7 @@ cdef class Plane(Exchange):
                 if route.buf.cap > self.p.keep_bytes:
                     buf_free(&route.buf)
         self.p.dirty_routes.count = 0
+        self.p.route_full = 0
         return out
 
     def on_route(self, route_id, const uint8_t[::1] records):

@@ -46,6 +46,7 @@ cdef enum:
     RECV_SUBSCRIPTIONS_BYTES = 32 * 1024    # of a connection that subscribes: 2 000 lines, some 3 ms
     SUBSCRIPTIONS_MANY = 256        # in one receive; the other connections of the turn wait for them
     PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
+    RECV_STALLED_BYTES = 16 * 1024  # of who publishes to a peer that is behind
 
 
 cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
@@ -69,6 +70,9 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.subscribes:
         wanted = RECV_SUBSCRIPTIONS_BYTES
         room = min(room, <size_t>RECV_SUBSCRIPTIONS_BYTES + RECORD_BYTES)
+    if conn.stalled or plane.route_full:
+        wanted = min(wanted, RECV_STALLED_BYTES)
+        room = min(room, <size_t>RECV_STALLED_BYTES + RECORD_BYTES)
     plane.recvs += 1
     if conn.tls != NULL:
         k = tls_read(conn.tls, plane.recv_buf + have, room, &ended)
@@ -92,23 +96,34 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
         take(plane, conn, k, ended)
 
 
-cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Back-pressure: do not read this producer for PAUSE_NS, because one of its receivers is slow."""
-    if conn.paused or conn.fd < 0:
+cdef void back_pressure(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Do not read this producer for a while if what was just read of it went to a receiver that is slow."""
+    cdef int64_t pause_ns = plane.route_pause_ns
+    if plane.stall and pause_ns < PAUSE_NS:
+        pause_ns = PAUSE_NS
+    if not plane.stalls_producers or conn.state != CONN_OPEN:
+        return
+    conn.stalled = plane.route_pause_ns != 0 or (conn.stalled and plane.slow_routes != 0)
+    if pause_ns == 0 or conn.paused or conn.fd < 0:
         return
     conn.paused = 1
-    conn.paused_until_ns = plane.now_ns + PAUSE_NS
+    conn.paused_until_ns = plane.now_ns + pause_ns
+    if plane.paused_conns.count == 0 or conn.paused_until_ns < plane.wake_ns:
+        plane.wake_ns = conn.paused_until_ns
     plane.stalls += 1
     push_ptr(&plane.paused_conns, conn)
     conn_watch(plane, conn)
 
 
 cdef void resume_paused(plane_t* plane) noexcept nogil:
+    """Read those again whose pause is over, and those that were paused for a peer once no peer is behind."""
     cdef uint32_t i = 0, kept = 0
     cdef conn_t* conn
     for i in range(plane.paused_conns.count):
         conn = <conn_t*>plane.paused_conns.items[i]
-        if conn.paused_until_ns > plane.now_ns:
+        if conn.paused_until_ns > plane.now_ns and not (conn.stalled and plane.slow_routes == 0):
+            if kept == 0 or conn.paused_until_ns < plane.wake_ns:
+                plane.wake_ns = conn.paused_until_ns
             plane.paused_conns.items[kept] = conn
             kept += 1
             continue
@@ -205,13 +220,14 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
             conn_send(plane, conn)
         if plane.bound_unread != NULL and plane.received > plane.max_unread // TURN_SHARE:
             continue        # it is ready in the next turn too, before those that were read in this one
+        plane.stall = 0
+        plane.route_pause_ns = 0
         if conn.packed != NULL and conn.packed.backlog and not conn.paused:
             read_packed(plane, conn, NULL, 0, False)
+            back_pressure(plane, conn)
         elif events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
-            plane.stall = 0
             read_conn(plane, conn)
-            if plane.stall and plane.stalls_producers and conn.state == CONN_OPEN:
-                pause(plane, conn)
+            back_pressure(plane, conn)
         elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
             conn_close(plane, conn, CLOSE_CLIENT)
     return n + rested

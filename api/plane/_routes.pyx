@@ -31,12 +31,18 @@ from jetraft.api.plane._types cimport ACCOUNT_NAME_MAX, ACCOUNTS_MAX, FROM_CLIEN
 from jetraft.api.plane._types cimport Tracing, acct_t, count_received, msg_t, plane_t, route_t, sub_t
 
 
-def record_bytes(bytes records not None, Py_ssize_t at):
-    """The length of the record at an offset of records that this node made."""
+def piece_end(bytes records not None, Py_ssize_t start, Py_ssize_t most):
+    """Where the piece that begins at an offset ends: records that this node made, of `most` bytes or a single one."""
     cdef RouteHead head
-    assert 0 <= at <= len(records) - ROUTE_HEAD_BYTES
-    memcpy(&head, PyBytes_AS_STRING(records) + at, ROUTE_HEAD_BYTES)
-    return head.length
+    cdef Py_ssize_t at = start, n = len(records)
+    while at < n:
+        assert at <= n - ROUTE_HEAD_BYTES
+        memcpy(&head, PyBytes_AS_STRING(records) + at, ROUTE_HEAD_BYTES)
+        assert head.length >= ROUTE_HEAD_BYTES
+        if at > start and at + head.length - start > most:
+            break
+        at += head.length
+    return at
 
 
 cdef Py_ssize_t route_record(plane_t* plane, route_t* route, const char* p, Py_ssize_t n) noexcept:

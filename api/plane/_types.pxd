@@ -319,6 +319,7 @@ cdef struct conn_t:
     uint8_t dirty       # on the plane's dirty list
     uint8_t want_write  # waits for EPOLLOUT
     uint8_t paused      # not read until paused_until_ns (back-pressure), or until it is released
+    uint8_t stalled     # the last that was read of it went to a peer that is behind: little is read at a time
     uint8_t held        # its CONNECT is being judged: what follows it waits
     uint8_t resting     # it has had its share of this turn: the rest of what it sent waits for the next one
     uint8_t pings_out
@@ -501,6 +502,7 @@ cdef struct route_t:
     uint8_t dirty
     uint64_t stamp          # number of the last message sent to this peer: one copy per message
     buf_t buf               # route records
+    int64_t pause_ns        # for which its producers are not read, as much waits in its link; 0: it keeps up
     sub_t* subs
     uint8_t knows_accounts  # the peer understands records of accounts other than `$G`
     uint8_t knows_traces    # the peer delivers nothing that is for a trace only
@@ -592,6 +594,11 @@ cdef struct plane_t:
     uint32_t ready_watches
     uint8_t stalls_producers    # 0: nobody is paused because a receiver is slow
     uint8_t stall           # a receiver of the connection being read has more than half of max_pending waiting
+    int64_t route_pause_ns  # the longest pause of the peers that were sent something of the connection being read
+    uint32_t slow_routes    # the peers that are behind
+    size_t route_turn_bytes # for one peer in one turn; then little is read at a time. 0: no limit
+    uint8_t route_full      # that was reached in this turn
+    int64_t wake_ns         # the first of the paused is read again, or earlier
     char* recv_buf          # shared by all connections
     size_t recv_cap
     uint32_t crossing_depth

@@ -160,6 +160,11 @@ class Mesh:
             if link.has_queued:
                 link.flush()
 
+    @property
+    def queue_bytes_max(self) -> int:
+        """What may wait for one node; the session ends beyond that."""
+        return self._setting.queue_bytes_max
+
     def queued_bytes(self, node: NodeId) -> int:
         """What waits for the node; those who send much look here first."""
         link = self._links.get(node)
