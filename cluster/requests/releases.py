@@ -91,18 +91,25 @@ class Releases:
 
     async def stream_gone(self, row: StreamAssignment) -> None:
         """Return when no node acts on the row of a stream that was just deleted. Raises ApiError: see the module."""
+        await self.streams_gone((row,))
+
+    async def streams_gone(self, rows: Sequence[StreamAssignment]) -> None:
+        """The same for many that were deleted together: each node is asked once for all of them."""
         ended = trio.Event()
-        self._waiting[row.key] = row, ended
+        for row in rows:
+            self._waiting[row.key] = row, ended
         try:
-            await self._until_gone(row)
+            await self._until_gone(rows)
         finally:
             ended.set()
-            if self._waiting.get(row.key) == (row, ended):
-                del self._waiting[row.key]
+            for row in rows:
+                if self._waiting.get(row.key) == (row, ended):
+                    del self._waiting[row.key]
 
-    async def _until_gone(self, row: StreamAssignment) -> None:
-        question, over_ns = MetaIndex(index=self.meta_group.applied_index), self.over_ns(row)
-        others = [peer for peer in row.holders if peer != self.node_id]
+    async def _until_gone(self, rows: Sequence[StreamAssignment]) -> None:
+        question = MetaIndex(index=self.meta_group.applied_index)
+        over_ns = max(map(self.over_ns, rows), default=0)
+        others = sorted({peer for row in rows for peer in row.holders} - {self.node_id})
         waiting = set(others)
         await self.directory.settle()
         if self.mesh is None or not others:
@@ -113,7 +120,7 @@ class Releases:
         async def ask(peer: NodeId) -> None:
             if await self._has_caught_up(peer, question):
                 waiting.discard(peer)
-                if not waiting or _is_majority_out(row, waiting):
+                if not any(_may_be_served(row, waiting) for row in rows):
                     released.set()
 
         async def insist(peer: NodeId) -> None:
@@ -122,14 +129,17 @@ class Releases:
                 await trio.sleep(AGAIN_S)
 
         await _each(ask, others)
-        if waiting and not _is_majority_out(row, waiting):
+        if not released.is_set():
             with trio.move_on_after(max(0, over_ns - self.clock.mono_ns()) / NS_PER_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_each, insist, tuple(waiting))
                     await released.wait()
                     nursery.cancel_scope.cancel()
-        if waiting and len(row.holders) > 1 and not _is_majority_out(row, waiting):
-            log.warning("stream %s > %s is deleted, but %s may serve it still", *row.key, ", ".join(sorted(waiting)))
+        left = [row for row in rows if len(row.holders) > 1 and _may_be_served(row, waiting)]
+        for row in left:
+            names = ", ".join(sorted(waiting.intersection(row.holders)))
+            log.warning("stream %s > %s is deleted, but %s may serve it still", *row.key, names)
+        if left:
             raise errors.CLUSTER_NOT_AVAILABLE.with_values()
 
     async def server_gone(self, node: NodeId) -> None:
@@ -178,8 +188,10 @@ async def _each(ask: Callable[[NodeId], Awaitable[None]], peers: Iterable[NodeId
             nursery.start_soon(ask, peer)
 
 
-def _is_majority_out(row: StreamAssignment, waiting: AbstractSet[NodeId]) -> bool:
-    return len(row.holders) > 1 and 2 * len(waiting) < len(row.holders)
+def _may_be_served(row: StreamAssignment, waiting: AbstractSet[NodeId]) -> bool:
+    """Whether holders that have not confirmed can act on the row: the only one, or a half of them or more."""
+    silent = sum(peer in waiting for peer in row.holders)
+    return 2 * silent >= len(row.holders)
 
 
 def _question(subject: bytes, payload: bytes) -> ForwardedRequest:

@@ -147,16 +147,21 @@ class ClusterService:
         await self._releases.stream_gone(row)
 
     async def delete_streams_of(self, account: str) -> AsyncIterator[str]:
-        """Delete the streams of an account, one after the other, and yield their names. Raises ApiError or Moved."""
+        """Delete the streams of an account, one after the other, and yield their names. Raises ApiError or Moved.
+
+        When the last name was taken and this returns, no node serves any of them any more.
+        """
         self.owners.require_meta()
+        removed = []
         for row in self.streams_of(account, ""):
             try:
-                await self._frontend.remove(account, row.config.name)
+                removed.append(await self._frontend.remove(account, row.config.name))
             except errors.ApiError as error:
                 if error.err_code != errors.STREAM_NOT_FOUND.err_code:  # deleted meanwhile
                     raise
             else:
                 yield row.config.name
+        await self._releases.streams_gone(removed)
 
     async def add_template(self, account: str, name: str, config: StreamConfig, max_streams: int) -> StreamTemplate:
         """Have streams made by a template; all nodes that can be reached know it then. Raises ApiError or Moved."""
@@ -168,8 +173,7 @@ class ClusterService:
         """Delete a template with its streams; no node serves these any more."""
         removed = await self._frontend.remove_template(account, name)
         await self._template_publishes.let_all_follow()
-        for row in removed:
-            await self._releases.stream_gone(row)
+        await self._releases.streams_gone(removed)
         return removed
 
     def templates_of(self, account: str) -> Sequence[StreamTemplate]:

@@ -13,13 +13,14 @@ import attrs
 
 from tests.simulator.copying import KINDS
 from tests.simulator.engines import ENGINES, NODE, play
+from tests.simulator.nodes.run import MODES as NODE_MODES
 from tests.simulator.run import MODES
 from tests.simulator.series import Series, modes_of, play_series
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=[*MODES, *KINDS, NODE, "all"], default="all")
+    parser.add_argument("--mode", choices=[*MODES, *KINDS, NODE, *NODE_MODES, "all"], default="all")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--engine", choices=list(ENGINES), default="core")

@@ -12,6 +12,7 @@ import attrs
 from tests.harness.forms import examples
 from tests.simulator.copying import KINDS
 from tests.simulator.engines import NODE, play
+from tests.simulator.nodes.run import MODES as NODE_MODES
 from tests.simulator.run import MODES
 
 SEEDS_PER_TASK = 10
@@ -40,6 +41,10 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "mirror": {"copied", "lost on the way", "consumers asked for", "leaders"},
     "source": {"copied", "lost on the way", "consumers asked for", "ok"},
     "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},
+    "node-removal": {"ok", "removed while running", "leaders"},
+    "node-churn": {"ok", "removed for good", "leaders"},
+    "node-link": {"ok", "subjects moved behind a cut", "leaders"},
+    "node-events": {"ok", "events lost", "leaders"},
     "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
 }
 
@@ -123,5 +128,5 @@ def _parts(mode: str, engine: str, tasks: list[range], jobs: int) -> Iterator[Se
 def modes_of(engine: str) -> list[str]:
     """The modes that an engine can play: PySyncObj's keeps its members, and whole nodes run the core."""
     return [*(name for name, mode in MODES.items() if engine == "core" or not mode.needs_changes)] + (
-        [*KINDS, NODE] if engine == "core" else []
+        [*KINDS, NODE, *NODE_MODES] if engine == "core" else []
     )

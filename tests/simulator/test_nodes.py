@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from tests.harness.forms import examples
 from tests.simulator.nodes.known import known_reason
-from tests.simulator.nodes.run import NodeSimulation, Plan
+from tests.simulator.nodes.run import MODES, NodeSimulation, Plan
+from tests.simulator.series import MET
 
 SHORT_SEEDS = examples(4, long=40)
 MOVING_SEEDS = examples(2, long=20)
+MODE_SEEDS = examples(2, long=20)
 SEED_AGAIN = 4
 TRACE = "from tests.simulator.nodes.run import NodeSimulation; print(NodeSimulation({}).run().trace)"
 
@@ -63,3 +66,17 @@ def test_a_seed_is_played_the_same_way_in_another_process() -> None:
         check=True,
     )
     assert elsewhere.stdout.strip() == here.trace
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_of_whole_nodes_keeps_all_promises(mode: str) -> None:
+    counts = Counter[str]()
+    for seed in range(MODE_SEEDS):
+        simulation = NodeSimulation(seed, mode=mode)
+        result = simulation.run()
+        known = None if result.problem is None else known_reason(result.problem, simulation.plan.kinds)
+        assert result.problem is None or known is not None, "\n".join([result.problem, *result.history])
+        counts.update(result.counts)
+    missing = MET[mode] - {name for name, count in counts.items() if count}
+    assert not missing

@@ -162,6 +162,29 @@ async def test_while_a_majority_of_the_holders_may_go_on_the_deletion_is_not_con
     assert refused.value.err_code == 10008
 
 
+async def test_many_deletions_cost_one_question_and_one_lease(autojump_clock: trio.testing.MockClock) -> None:
+    """As a purge of an account asks: some have a replica here, some on a node that cannot be asked."""
+    del autojump_clock
+    _, one, two, _ = nodes(N1, N2)
+    two.meta_group.apply_to(7)
+    one.grants.answered(N3, one.clock.mono_ns())
+    rows = [assignment(f"S{number}", peers=(N1, N2, N3)[number % 3 :][:1]) for number in range(300)]
+    began_s = trio.current_time()
+    await one.releases.streams_gone(rows)
+    assert trio.current_time() - began_s == pytest.approx(OVER_S, abs=0.01)
+
+
+async def test_one_that_may_go_on_is_enough_not_to_confirm_many(autojump_clock: trio.testing.MockClock) -> None:
+    del autojump_clock
+    _, one, two, _ = nodes(N1, N2)
+    two.meta_group.apply_to(7)
+    four = NodeId("node0004")
+    rows = [assignment("S", peers=(N1, N2, N3)), assignment("T", peers=(N1, N3, four))]
+    with pytest.raises(ApiError) as refused:
+        await one.releases.streams_gone(rows)
+    assert refused.value.err_code == 10008
+
+
 async def test_a_removed_server_is_waited_for_until_it_has_ended_its_replicas(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -35,6 +35,7 @@ class Stream:
     load_per_s: float = 6.0
     is_read: bool = False  # by direct gets
     template: str = ""  # that makes it; empty: it is made by a request
+    prefix: str = ""  # of its subjects; empty: its name
     exists: bool = False  # somebody was told so
     may_be_gone: bool = False  # a deletion was asked for
     is_gone: bool = False  # somebody was told so
@@ -51,7 +52,7 @@ class Stream:
         """As a client gives it."""
         return {
             "name": self.name,
-            "subjects": [f"{self.name}.>"],
+            "subjects": [f"{self.prefix or self.name}.>"],
             "num_replicas": self.replicas,
             "storage": self.storage,
             "max_msgs": self.max_msgs,
@@ -62,7 +63,7 @@ class Stream:
         """What a message is published to: of a template's stream the one subject that it has."""
         if self.template:
             return self.name.replace("_", ".").encode()
-        return f"{self.name}.{number % 3}".encode()
+        return f"{self.prefix or self.name}.{number % 3}".encode()
 
 
 def body_of(number: int) -> bytes:
@@ -202,6 +203,23 @@ class Clients:
                 answer = await self._request(life, subject, b"", b"late")
                 if answer is not None and "error" not in answer:
                     raise ViolationError(f"{stream.name}: {life.name} has acknowledged after the deletion: {answer}")
+
+    async def rename(self, stream: Stream, prefix: str) -> bool:
+        """Give a stream other subjects; says whether that was confirmed."""
+        body = {**stream.config, "subjects": [f"{prefix}.>"]}
+        answer = await self.api(f"STREAM.UPDATE.{stream.name}", body, timeout_s=DELETE_S)
+        self._world.note(f"rename the subjects of {stream.name} to {prefix}: {_short(answer)}")
+        stream.prefix = prefix
+        return answer is not None and "error" not in answer
+
+    async def publish_to_former(self, former: Stream, now: Stream) -> None:
+        """Nothing is acknowledged by the stream that had the subjects before, on any machine."""
+        subject = now.subject_of(0)
+        for life in self._cluster.alive():
+            if life.plane.captures(subject):
+                answer = await self._request(life, subject, b"", b"to the present stream")
+                if answer is not None and answer.get("stream") == former.name:
+                    raise ViolationError(f"{life.name}: {former.name} took what {now.name} has: {answer}")
 
     async def remove_server(self, name: str) -> bool:
         """Take a machine out of the cluster; says whether that was confirmed."""

@@ -44,6 +44,7 @@ class SimCluster:
             name: Machine(name=name, number=number, clock=HostClock(world), size=shape.disk)
             for number, name in enumerate(self.names)
         }
+        self.gone: set[str] = set()  # machines that do not come back
         self.watcher = Watcher(world, watches_memory=shape.keeps_memory)
         self.look: Callable[[Life], None] = lambda _life: None  # after every turn
         self.receive: Callable[[Life, bytes, bytes, bytes], None] = lambda *_: None
@@ -54,8 +55,9 @@ class SimCluster:
 
     @property
     def lives(self) -> list[Life]:
-        """The newest process of each machine."""
-        return [machine.life for machine in self.machines.values() if machine.life is not None]
+        """The newest process of each machine, but those that are gone."""
+        machines = [machine for name, machine in self.machines.items() if name not in self.gone]
+        return [machine.life for machine in machines if machine.life is not None]
 
     def alive(self) -> list[Life]:
         """Those that run."""
@@ -69,7 +71,7 @@ class SimCluster:
     def start(self, name: str) -> None:
         """Begin a process, where none runs."""
         machine = self.machines[name]
-        if machine.life is not None and machine.life.is_alive:
+        if name in self.gone or (machine.life is not None and machine.life.is_alive):
             return
         self.world.note(f"start {name}")
         self.world.mark(f"start {name}")

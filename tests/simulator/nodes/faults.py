@@ -31,19 +31,24 @@ HEALTHY_WITHIN_S = 20.0
 CUT_OPERATIONS_MAX = 60
 NO_ROOM_BYTES = 1 << 20
 LONG_NS = STALENESS_MAX_NS + 4 * NS_PER_S
+OPERATOR_LOOK_S = 0.5
+REMOVE_TRIES = 6
+REMOVAL_MACHINES_MIN = 4  # three are left
 
 
 class Faults:
     """See the module."""
 
-    def __init__(self, cluster: "SimCluster", clients: Clients, kinds: Sequence[str]) -> None:
+    def __init__(self, cluster: "SimCluster", clients: Clients, kinds: Sequence[str], *, first: str = "") -> None:
         self._cluster = cluster
         self._clients = clients
         self._world = cluster.world
         self._kinds = kinds
+        self._first = first  # the kind of the first fault; empty: any
         self._damaged: set[str] = set()  # machines
         self._made = 0
         self._is_cut = False  # a machine is, for long
+        self._is_removing = False  # a machine, for good
         self._publish: Callable[[Stream], None] = lambda _stream: None
 
     async def run(self, end_ns: int, publish: Callable[[Stream], None]) -> None:
@@ -56,7 +61,7 @@ class Faults:
                 if world.now_ns >= end_ns:
                     nursery.cancel_scope.cancel()
                     return
-                kind = world.rng.choice(self._kinds)
+                kind, self._first = self._first or world.rng.choice(self._kinds), ""
                 world.counts[kind] += 1
                 nursery.start_soon(self._one, kinds[kind])
 
@@ -73,11 +78,20 @@ class Faults:
             self._set_room(machine, None)
         for life in cluster.alive():
             life.disk.cut_after(None)
-        for life in cluster.alive():
-            if life.node is not None and life.node.parts.exclusion.is_removed:
-                cluster.kill(life.name, power=False)
         for name in cluster.names:
             cluster.start(name)
+
+    async def start_what_was_removed(self) -> None:
+        """The operator's word, without which a server that was removed while it ran stays out. A request that was made
+        before all was well may be carried out after that, so it is given for as long as the run lasts.
+        """
+        while True:
+            for life in self._cluster.alive():
+                if life.node is not None and life.node.parts.exclusion.is_removed:
+                    self._cluster.kill(life.name, power=False)
+                    self._cluster.start(life.name)
+                    self._world.counts["started after a removal"] += 1
+            await trio.sleep(OPERATOR_LOOK_S)
 
     def _name(self) -> str:
         return self._world.rng.choice(self._cluster.names)
@@ -265,7 +279,7 @@ class Faults:
     async def _create(self) -> None:
         self._made += 1
         rng = self._world.rng
-        replicas = 1 if rng.random() < 0.2 and not self._damages else 3
+        replicas = 1 if rng.random() < 0.2 and not self._needs_three else 3
         storage = "memory" if rng.random() < 0.2 else "file"
         stream = Stream(
             name=f"T{self._made}", replicas=replicas, storage=storage, may_lose=storage == "memory", load_per_s=3
@@ -277,6 +291,11 @@ class Faults:
     @property
     def _damages(self) -> bool:
         return bool({"rot", "two-rot", "unreadable", "wipe"} & set(self._kinds))
+
+    @property
+    def _needs_three(self) -> bool:
+        """Whether a stream of fewer replicas may lose its only one for good."""
+        return self._damages or "remove-for-good" in self._kinds
 
     def _stream(self) -> Stream | None:
         there = [each for each in self._clients.streams.values() if each.exists and not each.may_be_gone]
@@ -290,7 +309,7 @@ class Faults:
     async def _scale(self) -> None:
         stream = self._stream()
         if stream is not None and stream.storage == "file":
-            replicas = self._world.rng.choice([3] if self._damages else [1, 2, 3])
+            replicas = self._world.rng.choice([3] if self._needs_three else [1, 2, 3])
             await self._clients.scale(stream, replicas)
 
     async def _remove_peer(self) -> None:
@@ -345,38 +364,80 @@ class Faults:
 
     async def _delete_behind_a_cut(self) -> None:
         """A stream of one replica is deleted while its machine has lost one link, beside the meta leader, or all."""
-        if self._damages:
+        if self._needs_three:
             return
         self._made += 1
         stream = Stream(name=f"T{self._made}", replicas=1, load_per_s=3)
-        holder = await self._clients.create(stream) and self._clients.holder_of(stream)
-        leader = self._cluster.meta_leader()
-        if not holder or leader in (None, holder):
+        pairs = await self._cut_beside_the_meta_leader(stream)
+        if pairs is None:
             return
         self._publish(stream)
-        others = [leader] if self._world.chance(0.5) else [name for name in self._cluster.names if name != holder]
-        pairs = [(holder, other) for other in others] + [(other, holder) for other in others]
-        self._world.note(f"block {pairs}")
-        self._cluster.net.block(pairs)
         await self._world.sleep(self._world.between(0, 3000 * MS))
         await self._clients.delete(stream)
         await self._clients.publish_to_deleted(stream)
         self._cluster.net.heal(pairs)
 
+    async def _update_behind_a_cut(self) -> None:
+        """The subjects of a stream of one replica go to another stream, while its machine has lost a link, or all."""
+        if self._needs_three:
+            return
+        self._made += 1
+        former = Stream(name=f"U{self._made}", replicas=1, prefix=f"V{self._made}")
+        pairs = await self._cut_beside_the_meta_leader(former)
+        if pairs is None:
+            return
+        await self._world.sleep(self._world.between(0, 3000 * MS))
+        now = Stream(name=f"W{self._made}", replicas=1, prefix=former.prefix)
+        if await self._clients.rename(former, f"X{self._made}") and await self._clients.create(now):
+            self._world.counts["subjects moved behind a cut"] += 1
+            await self._clients.publish_to_former(former, now)
+        self._cluster.net.heal(pairs)
+
+    async def _cut_beside_the_meta_leader(self, stream: Stream) -> list[tuple[str, str]] | None:
+        """Have a stream, and its machine not hear the meta leader, or nobody; return the links that are lost."""
+        holder = await self._clients.create(stream) and self._clients.holder_of(stream)
+        leader = self._cluster.meta_leader()
+        if not holder or leader in (None, holder):
+            return None
+        others = [leader] if self._world.chance(0.5) else [name for name in self._cluster.names if name != holder]
+        pairs = [(holder, other) for other in others] + [(other, holder) for other in others]
+        self._world.note(f"block {pairs}")
+        self._cluster.net.block(pairs)
+        return pairs
+
     async def _remove_server(self) -> None:
         """A machine is taken out of the cluster while it runs, or while it is away; its operator starts it again."""
         name = self._name()
         life = self._cluster.machines[name].life
-        if len(self._cluster.names) < 4 or life is None:
+        if len(self._cluster.names) < REMOVAL_MACHINES_MIN or life is None:
             return
         if self._world.chance(0.3):
             self._cluster.kill(name, power=False)
-        if await self._clients.remove_server(name) and life.is_alive and life.node is not None:
+        # One that has yet to hear what it is counts as away: it asks to be admitted, and may be again by the answer.
+        took_part = life.node is not None and life.node.parts.currency.is_proved
+        if await self._clients.remove_server(name) and took_part and life.is_alive and life.node is not None:
             left = [row.config.name for row, replica in life.node.directory.replicas() if replica.is_leader]
             if left:
                 raise ViolationError(f"{name} was removed, and leads {left}")
+            self._world.counts["removed while running"] += 1
         await self._world.sleep(self._world.between(0, 2000 * MS))
         await self._restart(name, self._world.between(20 * MS, 500 * MS), power=False)
+
+    async def _remove_for_good(self) -> None:
+        """A machine is gone, and is taken out of the cluster: its replicas go to others. One of a run."""
+        if self._is_removing or self._damaged or len(self._cluster.names) <= REMOVAL_MACHINES_MIN:
+            return
+        self._is_removing = True
+        name = self._name()
+        self._damaged.add(name)
+        self._cluster.kill(name, power=True)
+        self._cluster.gone.add(name)
+        for _ in range(REMOVE_TRIES):
+            if await self._clients.remove_server(name):
+                self._world.counts["removed for good"] += 1
+                return
+            await self._world.sleep(500 * MS)
+        self._cluster.gone.discard(name)  # nobody could say so: it comes back
 
     async def _restart_alone(self) -> None:
         await self._begin_alone(self._name())

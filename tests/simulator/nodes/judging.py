@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.simulator.nodes.life import Life
 
 SETTLED_WITHIN_S = 12.0
+COMPARED_WITHIN_S = 75.0  # where events are lost: two looks at all replicas (cluster/upkeep/replica_duties.py)
 MENDED_WITHIN_S = 12.0
 SWEPT_WITHIN_S = 70.0  # SWEEP_S of cluster/node.py, and a little
 LOOK_S = 0.1
@@ -32,17 +33,18 @@ ACCOUNT = "$G"
 class Judge:
     """Looks at all nodes of a healed cluster."""
 
-    def __init__(self, cluster: "SimCluster", clients: "Clients") -> None:
+    def __init__(self, cluster: "SimCluster", clients: "Clients", *, events_are_lost: bool = False) -> None:
         self._cluster = cluster
         self._clients = clients
+        self._settled_within_s = COMPARED_WITHIN_S if events_are_lost else SETTLED_WITHIN_S
 
     async def verdict(self) -> str | None:
         """What is wrong; None when nothing is. Raises ViolationError for what was promised and is not there."""
         for look, within_s in (
-            (partial(self._what_is_not_settled, StorageType.FILE), SETTLED_WITHIN_S),
+            (partial(self._what_is_not_settled, StorageType.FILE), self._settled_within_s),
             (self._what_is_damaged, MENDED_WITHIN_S),
             (self._what_is_not_swept, SWEPT_WITHIN_S),
-            (partial(self._what_is_not_settled, StorageType.MEMORY), SETTLED_WITHIN_S),
+            (partial(self._what_is_not_settled, StorageType.MEMORY), self._settled_within_s),
         ):
             missing = await self._until_none(look, within_s)
             if missing is not None:
@@ -93,6 +95,9 @@ class Judge:
         """Of one stream: all replicas run, one leads, the others have all it has."""
         replicas = self._replicas(row)
         name = row.config.name
+        gone = {self._cluster.machines[name].life for name in self._cluster.gone}
+        if any(life is not None and life.mesh.node_id in row.peers for life in gone):
+            return f"{name}: it keeps the replica of a server that was removed"
         missing = [node for node in row.holders if node not in replicas]
         if missing or row.leaving:
             return f"{name}: no replica on {missing}, leaving {row.leaving}"

@@ -10,9 +10,15 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
+from jetraft.cluster.calls.reconciling import Reconciling
+from jetraft.cluster.meta.exclusion import Exclusion
+from jetraft.cluster.meta.leader_duties import LeaderDuties
 from jetraft.cluster.meta.table_lease import TableLease
+from jetraft.cluster.requests.in_force import ConfigsInForce
 from jetraft.cluster.requests.releases import Releases
+from jetraft.cluster.requests.service import ClusterService
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.streams.host import StreamHost
@@ -168,12 +174,54 @@ MUTATIONS = [
         seeds=8,
     ),
     NodeMutation(
+        duty="who changes a stream's subjects is answered when they are in force (decision 130)",
+        instead="when the change is committed, and no lease ends",
+        switch=lambda patch: _answer_at_commit(patch),  # noqa: PLW0108  (it is defined below)
+        plan=plan("update-behind-a-cut"),
+        seeds=8,
+    ),
+    NodeMutation(
+        duty="a server that was removed while it ran ends its replicas",
+        instead="it goes on, and is waited for until its lease is over",
+        switch=replaced(Exclusion, "_end_or_rejoin", _nothing),
+        plan=plan("remove-server", machines=4),
+        seeds=8,
+    ),
+    NodeMutation(
+        duty="replicas of removed servers go to others",
+        instead="the meta leader does not look for them",
+        switch=replaced(LeaderDuties, "duties", lambda *_args: {}),
+        plan=plan("remove-for-good", machines=5, first="remove-for-good"),
+    ),
+    NodeMutation(
+        duty="loops compare, events only wake them (decision 133)",
+        instead="a loop looks when it is woken, and at no other time",
+        switch=replaced(Reconciling, "run", lambda self: _only_when_woken(self)),  # noqa: PLW0108  (defined below)
+        plan=plan("scale", "create", machines=4, first="scale", loses_events=True),
+    ),
+    NodeMutation(
         duty="replicas apply what is committed in the same way (rule 26)",
         instead="every seventh batch of commands is left out, wherever it comes",
         switch=lambda patch: _skip_some(patch),  # noqa: PLW0108  (it is defined below)
         plan=plan("step-down"),
     ),
 ]
+
+
+def _answer_at_commit(patch: Patch) -> None:
+    async def no_info(*_args: object) -> dict[str, Any]:
+        return {}
+
+    patch.setattr(ClusterService, "info_of", no_info)
+    patch.setattr(ConfigsInForce, "let_replicas_follow", _nothing)
+    patch.setattr(TableLease, "is_held", property(lambda _lease: True))
+
+
+async def _only_when_woken(loop: Reconciling) -> None:
+    while True:
+        await loop._woken.wait()
+        loop._woken = trio.Event()
+        await loop._look()
 
 
 def _skip_some(patch: Patch) -> None:

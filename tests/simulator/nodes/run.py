@@ -1,6 +1,7 @@
 """One seed of mode "node": whole nodes with a meta group and some streams, under load and faults, then healed."""
 
 import logging
+from contextlib import nullcontext
 
 import attrs
 import trio
@@ -12,6 +13,7 @@ from tests.simulator.nodes.disk import LARGE, TIGHT
 from tests.simulator.nodes.faults import Faults
 from tests.simulator.nodes.judging import Judge
 from tests.simulator.nodes.life import Life
+from tests.simulator.nodes.lost_events import LostEvents
 from tests.simulator.nodes.readers import PREFIX, Readers
 from tests.simulator.nodes.virtual import VirtualWorld, one_thread
 from tests.simulator.run import Result
@@ -35,9 +37,12 @@ KINDS = (
     "remove-peer",
     "move-and-restart",
     "delete-behind-a-cut",
+    "update-behind-a-cut",
+    "remove-server",
     "restart-alone",
     "step-down",
 )
+SOUND = tuple(kind for kind in KINDS if kind not in {"unreadable", "rot", "two-rot", "wipe"})
 DAMAGES = {"rot", "two-rot", "unreadable", "wipe"}
 MOVES = {"scale", "remove-peer", "move-and-restart", "remove-server"}
 ALWAYS = ("kill", "power", "partition")
@@ -58,6 +63,8 @@ class Plan:
     crowd: int = 0  # streams of little load beside the others
     has_template: bool = False  # one more stream, which its first message makes
     has_readers: bool = False  # of all streams, by direct gets
+    first: str = ""  # the kind that each run begins with
+    loses_events: bool = False  # inside the nodes (lost_events.py)
     faults_ns: int = FAULTS_NS
 
     @classmethod
@@ -79,6 +86,29 @@ class Plan:
             has_readers=seed % READERS_EVERY == 0,
         )
 
+    @classmethod
+    def of_mode(cls, mode: str, seed: int, world: VirtualWorld) -> "Plan":
+        """The same for a mode of `MODES`: what it is about, and some other faults."""
+        always, machines = MODES[mode]
+        others = [kind for kind in SOUND if world.chance(0.2)]
+        drawn = cls.drawn(seed, world)
+        return attrs.evolve(
+            drawn,
+            kinds=tuple(dict.fromkeys((*always, *others, world.rng.choice(ALWAYS)))),
+            machines=world.rng.choice(machines),
+            first=always[0],
+            loses_events=mode == EVENTS,
+        )
+
+
+EVENTS = "node-events"
+MODES = {  # of whole nodes: the faults that each seed has, and how many machines
+    "node-removal": (("remove-server",), (4, 5)),
+    "node-churn": (("remove-for-good", "create", "delete", "scale", "remove-peer", "move-and-cancel"), (5,)),
+    "node-link": (("update-behind-a-cut", "delete-behind-a-cut", "cut-one"), (3, 4)),
+    EVENTS: (("scale", "create", "delete", "remove-peer", "kill"), (4,)),
+}
+
 
 @attrs.frozen(kw_only=True)
 class NodeResult(Result):
@@ -90,10 +120,12 @@ class NodeResult(Result):
 class NodeSimulation:
     """One seed."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, *, mode: str | None = None) -> None:
+        """`mode` is one of `MODES`; without a mode and a plan, everything is drawn."""
         self.seed = seed
         self.world = world = VirtualWorld(seed)
-        self.plan = plan = plan or Plan.drawn(seed, world)
+        drawn = plan or (Plan.drawn(seed, world) if mode is None else Plan.of_mode(mode, seed, world))
+        self.plan = plan = drawn
         world.thread_ns = plan.thread_ns
         shape = Shape(
             machines=plan.machines,
@@ -107,8 +139,9 @@ class NodeSimulation:
         self.cluster.receive = self._receive
         if plan.has_readers:
             self.cluster.look = self.readers.look
-        self.faults = Faults(self.cluster, self.clients, plan.kinds)
-        self.judge = Judge(self.cluster, self.clients)
+        self._lost = LostEvents(world)
+        self.faults = Faults(self.cluster, self.clients, plan.kinds, first=plan.first)
+        self.judge = Judge(self.cluster, self.clients, events_are_lost=plan.loses_events)
 
     def run(self) -> NodeResult:
         """Play the seed."""
@@ -117,7 +150,7 @@ class NodeSimulation:
         logging.disable(logging.CRITICAL)  # what the nodes complain about is what is done to them
         world.note(str(self.plan))
         try:
-            with one_thread(world):
+            with one_thread(world), self._lost.lasting() if self.plan.loses_events else nullcontext():
                 problem = trio.run(self._play, clock=world.jumping)
         except (BaseExceptionGroup, ViolationError) as error:
             violation = _violation_in(error)
@@ -170,9 +203,11 @@ class NodeSimulation:
         if not self.plan.kinds:
             await self.faults.restart_by_health()
         else:
+            self._lost.begin()
             end_ns = world.now_ns + self.plan.faults_ns
             await self.faults.run(end_ns, lambda stream: nursery.start_soon(clients.publish_for_ever, stream, nursery))
         self.faults.heal()
+        nursery.start_soon(self.faults.start_what_was_removed)
         await world.sleep(500 * MS)
         clients.is_publishing = False
         return await self.judge.verdict()
@@ -181,7 +216,7 @@ class NodeSimulation:
         plan = self.plan
         streams = [
             Stream(name="A", replicas=3),
-            Stream(name="B", replicas=3 if DAMAGES & set(plan.kinds) else 1),
+            Stream(name="B", replicas=3 if {*DAMAGES, "remove-for-good"} & set(plan.kinds) else 1),
             Stream(name="L", replicas=3, max_msgs=25, load_per_s=15),
             *(Stream(name=f"C{number}", replicas=3, load_per_s=0.5) for number in range(plan.crowd)),
         ]
