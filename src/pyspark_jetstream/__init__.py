@@ -24,6 +24,7 @@ __all__ = [
     "Export",
     "Scan",
     "__version__",
+    "create_views",
     "offsets_of",
     "read_arrow",
     "read_pandas",
@@ -63,6 +64,22 @@ def register(spark: "SparkSession") -> None:
         known = context.environment.get("PYTHONPATH", "")
         context.environment["PYTHONPATH"] = f"{archive}:{known}" if known else archive
     spark.dataSource.register(DefaultSource)
+
+
+def create_views(spark: "SparkSession", servers: str, streams: str = "*", **options: str) -> list[str]:
+    """Make a temporary view of each stream that exists now and matches, for SQL; returns the names of the views.
+
+    A view has the name of its stream, and reads to the stream's end at each query. `options` are those of a batch read.
+    Raises what a read raises: BadOptionError, ServersUnavailableError.
+    """
+    from pyspark_jetstream.options import parse_options  # noqa: PLC0415  (nothing heavy at import: see above)
+    from pyspark_jetstream.planner import names_now  # noqa: PLC0415
+
+    names = names_now(parse_options({"servers": servers, "streams": streams, **options}))
+    for name in names:
+        frame = spark.read.format("jetstream").options(servers=servers, stream=name, **options).load()
+        frame.createOrReplaceTempView(f"`{name}`")
+    return names
 
 
 def statistics(directory: str) -> "list[dict[str, Any]]":

@@ -225,8 +225,7 @@ PARSERS: dict[str, values.Parser] = {
     "statsDir": values.parse_text,
 }
 KNOWN: dict[str, str] = {name.lower(): name for name in PARSERS}
-# `provider` and `path` come with a table of Spark's catalog.
-OF_SPARK = frozenset({"checkpointlocation", "outputmode", "provider", "path"})
+OF_SPARK = frozenset({"checkpointlocation", "outputmode"})
 SECRETS = frozenset({"password", "token", "nkeySeed", "jwt"})
 PAIRS = (("user", "password"), ("tlsCertFile", "tlsKeyFile"))
 LOGINS = ("user", "token", "credsFile", "nkeySeedFile", "nkeySeed")

@@ -209,3 +209,12 @@ class Planner:
 
     def _offsets(self, by_stream: dict[str, Offset]) -> Offsets:
         return Offsets(by_stream=by_stream, several=self._options.several)
+
+
+def names_now(options: Options) -> list[str]:
+    """Return the names of the streams that these options read, as the servers have them now."""
+    connections = ConnectionCache()
+    try:
+        return Planner(options, connections).names()
+    finally:
+        connections.close()

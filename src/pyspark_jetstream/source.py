@@ -62,6 +62,11 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options choose; `.load()` asks, so wrong options of a read are errors there."""
+        if "provider" in self.options:  # a property of a table that is created
+            raise BadOptionError(
+                "a table of Spark's catalog cannot be of this format: Spark gives a Python source no option of a table "
+                "that it reads; use CREATE TEMPORARY VIEW ... USING jetstream OPTIONS (...), or create_views"
+            )
         return schema_of(self._parsed.columns)
 
     def reader(self, schema: StructType) -> "BatchReader":

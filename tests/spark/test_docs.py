@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 TEXT = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 WITHOUT_SPARK = [code for code in BLOCKS if "import pyspark_jetstream as js" in code]
-EXAMPLES = [code for code in BLOCKS if code not in WITHOUT_SPARK]
+IN_SQL = [code for code in BLOCKS if "spark.sql(" in code]  # its options are in statements
+EXAMPLES = [code for code in BLOCKS if code not in WITHOUT_SPARK and code not in IN_SQL]
 COMMANDS = re.findall(r"^    (jetraft export .*)$", TEXT, re.MULTILINE)
 
 
@@ -97,7 +98,7 @@ def test_the_examples_with_spark_run(spark: "SparkSession", server: Server, clie
     create(client, "BILLS", subjects=["bills.>"])
     client.acknowledged("JOBS.x", b"{}")
     names: dict[str, Any] = {"spark": spark}
-    for code in EXAMPLES:
+    for code in [*EXAMPLES, *IN_SQL]:
         if "tls://" not in code:
             here = re.sub(r"nats://n1:4222(,nats://n\d:4222)*", server.url, code).replace("/checkpoints", str(tmp_path))
             exec(compile(here, "docs/spark.md", "exec"), names)
@@ -108,7 +109,11 @@ def test_the_examples_with_spark_run(spark: "SparkSession", server: Server, clie
     names["query"].stop()
     found = client.api("STREAM.INFO.SEEN", {"subjects_filter": "seen.>"})["state"]["subjects"]
     assert found == {"seen.orders.eu.new": 4, "seen.orders.us.new": 3}
-    assert client.api("STREAM.INFO.BILLS")["state"]["messages"] == 1
+    assert client.api("STREAM.INFO.BILLS")["state"]["messages"] == 2
+    assert names["views"] == ["BILLS"]
+    assert [(row.subject, row.messages) for row in names["totals"].collect()] == [("bills.new", 2)]
+    for view in ("BILLS", "new_bills"):
+        spark.catalog.dropTempView(view)
     for stream in ("JOBS", "SEEN", "BILLS"):
         delete(client, stream)
 

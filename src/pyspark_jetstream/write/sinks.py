@@ -125,12 +125,7 @@ def write_exactly_once(plan: Plan, iterator: Iterator[Any], query: str, epoch: i
     context = TaskContext.get()
     assert context is not None
     partition = context.partitionId()
-    stream = WritableStream(plan.options.access, plan.options.stream, CONNECTIONS)
-    if stream.created() != plan.target.created:
-        raise WriteRefusedError(
-            f"stream {plan.options.stream!r} was deleted and created again after this write was planned; its fences "
-            "are gone with it"
-        )
+    stream = planned_stream(plan)
     publishers = Publishers(plan.options.access, plan.target.servers, plan.options.stream)
     try:
         limit = publishers.get().info.payload_bytes_max
@@ -138,17 +133,24 @@ def write_exactly_once(plan: Plan, iterator: Iterator[Any], query: str, epoch: i
         pieces = cut(parts, rows_max=PIECE_ROWS, bytes_max=PIECE_BYTES)
         subject = f"{plan.fences(query)}.{partition}"
         writer = FencedWriter(publishers, stream, subject, allow_rollup=plan.target.allow_rollup)
-        attempt = publish_partition(
-            pieces,
-            epoch,
-            replaces_fences=plan.target.allow_rollup,
-            accepts_changes=plan.options.changed_epoch == epoch,
-        )
-        rows = writer.write(attempt)
+        accepts = plan.options.changed_epoch == epoch
+        rolls = plan.target.allow_rollup
+        rows = writer.write(publish_partition(pieces, epoch, replaces_fences=rolls, accepts_changes=accepts))
         publishers.keep()
     finally:
         publishers.close()
     return Written(rows=rows, query=query, partition=partition)
+
+
+def planned_stream(plan: Plan) -> WritableStream:
+    """The stream that the write was planned for. Raises WriteRefusedError when it was created again meanwhile."""
+    stream = WritableStream(plan.options.access, plan.options.stream, CONNECTIONS)
+    if stream.created() != plan.target.created:
+        raise WriteRefusedError(
+            f"stream {plan.options.stream!r} was deleted and created again after this write was planned; its fences "
+            "are gone with it"
+        )
+    return stream
 
 
 def check_partitions(plan: Plan, messages: list[WriterCommitMessage | None], epoch: int) -> None:
