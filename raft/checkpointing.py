@@ -31,6 +31,15 @@ class CheckpointPolicy:
 
 
 @attrs.frozen(slots=True)
+class Unsaved:
+    """What was applied since the newest checkpoint; monotonic time of that one, None if this process took none."""
+
+    entries: int
+    applied_bytes: int
+    saved_at_ns: int | None
+
+
+@attrs.frozen(slots=True)
 class _Saved:
     """A checkpoint that was saved, without its state; durable when the log has come to `token`."""
 
@@ -57,6 +66,7 @@ class Checkpointer:
         "_machine",
         "_policy",
         "_saved",
+        "_saved_at_ns",
         "_state_bytes",
         "_trim_token",
     )
@@ -85,6 +95,7 @@ class Checkpointer:
         self._entries = 0
         self._trim_token: int | None = None
         self._held_until_ns = 0
+        self._saved_at_ns: int | None = None
 
     @property
     def index(self) -> int:
@@ -115,9 +126,9 @@ class Checkpointer:
         policy = self._policy
         enough = self._bytes >= policy.applied_bytes_min or self._entries >= policy.applied_entries_min
         if enough and self._bytes >= policy.state_bytes_factor * self._state_bytes and now_ns >= self._held_until_ns:
-            self.save(applied_index)
+            self.save(applied_index, now_ns)
 
-    def save(self, applied_index: int) -> None:
+    def save(self, applied_index: int, now_ns: int) -> None:
         """Checkpoint the state after `applied_index`; durable through the log's next batch."""
         term = self._log.term_at(applied_index)
         assert term is not None, "what is applied is in the log or its boundary"
@@ -129,6 +140,11 @@ class Checkpointer:
         saved = _Saved(applied_index, term, members, self._machine.first_live_seq, token)
         self._saved = [self._saved[-1], saved]
         self._state_bytes, self._bytes, self._entries = len(state), 0, 0
+        self._saved_at_ns = now_ns
+
+    def unsaved(self) -> Unsaved:
+        """What the next checkpoint would add."""
+        return Unsaved(self._entries, self._bytes, self._saved_at_ns)
 
     def offer(self, term: int) -> SnapshotOffer | None:
         """What a peer that is behind the log may fetch: the newest durable checkpoint. Reads nothing from disk."""

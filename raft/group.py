@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from jetraft.raft.checkpointing import Unsaved
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import Message, Resigned, TermNotice
 from jetraft.raft.engine.port import Proposal
@@ -202,6 +203,10 @@ class Group:
             failed=None if self.failed is None else str(self.failed),
         )
 
+    def unsaved(self) -> Unsaved:
+        """What has been applied since the newest checkpoint."""
+        return self._checkpointer.unsaved()
+
     # What others ask for.
 
     def propose(self, proposal: Proposal, done: Done | None = None, *, committed: Committed | None = None) -> None:
@@ -315,7 +320,7 @@ class Group:
             return
         if self.applied_index > checkpointer.index or (replaces_older and checkpointer.has_older):
             try:
-                checkpointer.save(self.applied_index)
+                checkpointer.save(self.applied_index, now_ns)
             except DISK_ERRORS as error:
                 self.fail(error, now_ns)
             self._mark_dirty()
@@ -326,7 +331,7 @@ class Group:
         if not self.turns.takes_part(now_ns) or self.turns.is_distrusted or not self.applied_index:
             return
         try:
-            self._checkpointer.save(self.applied_index)
+            self._checkpointer.save(self.applied_index, now_ns)
         except DISK_ERRORS as error:
             self.fail(error, now_ns)
         self._mark_dirty()

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from jetraft.api.jetstream.gateway import JetStreamGateway
     from jetraft.cluster.node import ClusterNode
     from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.raft.checkpointing import Unsaved
     from jetraft.raft.group import Group
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
 
+META_NAME: Final = "_meta_"  # of the meta group, as nats-server calls it
+NO_TIME: Final = "0001-01-01T00:00:00Z"  # Go's zero: no checkpoint since the start
 ACCOUNTS_MAX: Final = 1024  # nats-server's default
 CONSUMERS_MAX: Final = 1000  # of one stream: a page is made in one turn, which must be short
 
@@ -148,12 +151,14 @@ class Jsz:
         meta = self.node.meta_group
         if not self.node.service.cluster.clustered or meta is None:
             raise PageError("No Raft nodes registered", status=404)
-        found = [(system, meta)] + [(row.account, replica.group) for row, replica in self.node.directory.replicas()]
+        found = [(system, META_NAME, meta)] + [
+            (row.account, str(replica.group.group_id), replica.group) for row, replica in self.node.directory.replicas()
+        ]
         wanted = question.account or system
         groups = {
-            str(group.group_id): self._raft_group(group, system)
-            for account, group in found
-            if account == wanted and question.group in ("", group.group_id)
+            name: self._raft_group(group, system)
+            for account, name, group in found
+            if account == wanted and question.group in ("", name)
         }
         return {wanted: groups} if groups else {}
 
@@ -197,6 +202,17 @@ class Jsz:
             "quorum_needed": len(meta.configuration.voters) // 2 + 1,
             "pending": meta.commit_index - meta.applied_index,
             "pending_requests": self.gateway.statistics().waiting,
+            "pending_infos": 0,  # infos have no line of their own: they wait among the requests
+            "snapshot": self._snapshot(meta.unsaved()),
+        }
+
+    def _snapshot(self, unsaved: Unsaved) -> dict[str, Any]:
+        """What the meta group has applied since its newest checkpoint, and when this process took that one."""
+        saved_at_ns, ago = unsaved.saved_at_ns, self.clock.mono_ns()
+        return {
+            "pending_entries": unsaved.entries,
+            "pending_size": unsaved.applied_bytes,
+            "last_time": NO_TIME if saved_at_ns is None else format_time(self.clock.unix_ns() - (ago - saved_at_ns)),
         }
 
     def _meta_replicas(self, meta: Group) -> list[dict[str, Any]]:
@@ -252,6 +268,8 @@ class Jsz:
         }
         if not question.config:
             del document["config"]
+        if question.raft and replica.cluster().raft_group:
+            document["stream_raft_group"] = replica.cluster().raft_group
         if question.consumer and replica.is_leader:
             infos = [replica.consumer_info(name) for name in replica.consumer_names()[:CONSUMERS_MAX]]
             details = [info.to_json_dict() for info in infos if info is not None]

@@ -44,6 +44,7 @@ from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 
 NO_RUNTIME: Final = "the variables of Go's runtime have no counterpart here; /varz has this server's figures"
+UNLINKED: Final = ("/", "/debug/vars")  # the page of the links itself, and one that is always refused
 NO_PROFILES: Final = "profiles of Go's runtime have no counterpart here"
 
 
@@ -195,7 +196,7 @@ class Pages:
         """Links to the other pages."""
         import html  # noqa: PLC0415  a table of 2,000 names for one page
 
-        links = "".join(f'<a href=".{path}">{path[1:]}</a><br/>' for path in self.table() if path != "/")
+        links = "".join(f'<a href=".{path}">{path[1:]}</a><br/>' for path in self.table() if path not in UNLINKED)
         name = html.escape(self.identity.server_name)
         body = f"<html><head><title>jetraft {name}</title></head><body><h1>jetraft {name}</h1>{links}</body></html>"
         return Page(body=body.encode(), content_type="text/html; charset=utf-8")

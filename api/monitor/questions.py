@@ -63,7 +63,7 @@ class ConnzQuestion:
     """/connz."""
 
     sort: str = asked(TEXT, "", query="sort")
-    username: bool = asked(FLAG, default=False, query="auth")
+    username: bool = asked(FLAG, default=False, query="auth", name="auth")
     subscriptions: bool = asked(FLAG, default=False)
     subscriptions_detail: bool = asked(FLAG, default=False)
     offset: int = asked(INT, 0, query="offset")

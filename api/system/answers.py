@@ -11,6 +11,7 @@ from jetraft.api.monitor.questions import (
     AccountzQuestion,
     ConnzQuestion,
     JszQuestion,
+    LeafzQuestion,
     PageError,
     StatzQuestion,
     SubszQuestion,
@@ -76,7 +77,7 @@ class Answers:
         made: Mapping[str, Callable[[], Document | Awaitable[Document]]] = {
             "CONNZ": lambda: self.connz(account, pairs),
             "SUBSZ": lambda: self._subsz(account, pairs),
-            "LEAFZ": lambda: self.pages.kinds["LEAFZ"].make(None),
+            "LEAFZ": lambda: self._leafz(account, pairs),
             "JSZ": lambda: self._jsz(account, pairs),
             "INFO": lambda: self.pages.accounts.info(account),
             "STATZ": lambda: self._statz(None if account == "PING" else account, pairs),
@@ -106,6 +107,10 @@ class Answers:
     def _subsz(self, account: str, pairs: Object) -> Document | Awaitable[Document]:
         asked = from_pairs(SubszQuestion, pairs, "SubszEventOptions")
         return self.pages.kinds["SUBSZ"].make(attrs.evolve(asked, account=account, subscriptions=True))
+
+    def _leafz(self, account: str, pairs: Object) -> Document:
+        asked = from_pairs(LeafzQuestion, pairs, "LeafzEventOptions")
+        return self.pages.leafz(attrs.evolve(asked, account=account))
 
     def _jsz(self, account: str, pairs: Object) -> Document:
         asked = from_pairs(JszQuestion, pairs, "JszEventOptions")

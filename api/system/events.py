@@ -127,8 +127,9 @@ class SystemEvents:
             **self._typed("client_disconnect"),
             "server": self.head.next(),
             "client": client_info(closed.session, rtt_ns=counters["rtt_ns"], stop_unix_ns=closed.stop_unix_ns),
-            "sent": {"msgs": counters["out_msgs"], "bytes": counters["out_bytes"]},
-            "received": {"msgs": counters["in_msgs"], "bytes": counters["in_bytes"]},
+            # Seen from the client: nats-server's `sent` is what the client has sent.
+            "sent": {"msgs": counters["in_msgs"], "bytes": counters["in_bytes"]},
+            "received": {"msgs": counters["out_msgs"], "bytes": counters["out_bytes"]},
             "reason": reason_of(closed),
         }
         self._send(subject, event)

@@ -58,7 +58,7 @@ def questions() -> Iterator[System]:
     yield "four", "SERVER.PING.CONNZ", b'{"sort":"nix"}'
     yield "four", "SERVER.PING.CONNZ", b'{"filter_subject":"foo"}'
     yield "four", "SERVER.PING.CONNZ", b'{"filter_subject":"foo.x","acc":"A"}'
-    yield "four", "SERVER.PING.CONNZ", b'{"state":1,"username":true}'
+    yield "four", "SERVER.PING.CONNZ", b'{"state":1,"auth":true}'
     yield "four", "SERVER.PING.CONNZ", b'{"subscriptions":true,"subscriptions_detail":true}'
     yield "four", "SERVER.PING.CONNZ", b'{"cid":-1}'
     yield "four", "SERVER.PING.HEALTHZ", b'{"account":"A","stream":"NO"}'

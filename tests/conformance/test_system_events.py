@@ -66,7 +66,7 @@ def alike(events: list[Event]) -> None:
     assert ours_at.replace(ids[1], "<id>") == theirs_at.replace(ids[0], "<id>")
     lacks = {path for path in differences(theirs, ours) if not any(name in path for name in NOT_HERE)}
     assert lacks == set()
-    facts = ("type", "acc", "reason", "conns")
+    facts = ("type", "acc", "reason", "conns", *(("sent", "received") if theirs_at.endswith("DISCONNECT") else ()))
     assert [ours.get(name) for name in facts] == [theirs.get(name) for name in facts]
     people = ("acc", "user", "name", "lang", "ver", "kind", "client_type", "name_tag")
     if "client" in theirs:
@@ -84,7 +84,11 @@ def test_events_of_connections_and_servers_are_those_of_the_reference(stages: li
         alike([listener.heard(of_kind(ending, name)) for listener in listeners])
 
     for stage in stages:
-        stage.client("b", "new")
+        new = stage.client("b", "new")
+        new.subscribe("own")
+        for subject in ("own", "other", "other"):  # more goes out of it than comes back
+            new.publish(subject, b"0123456789")
+        new.settle()
     compare(".ACCOUNT.B.CONNS")
     compare(".B.SERVER.CONNS")
     compare(".B.CONNECT", "new")

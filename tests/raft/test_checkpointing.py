@@ -83,7 +83,7 @@ def test_a_peer_gets_the_newest_checkpoint_and_the_blocks_that_it_needs() -> Non
     group = Group()
     assert group.checkpointer.newest() is None
     for number in (1, 2):
-        group.checkpointer.save(group.apply(COUNT))
+        group.checkpointer.save(group.apply(COUNT), 0)
         group.sync()
         found = group.checkpointer.newest()
         assert found is not None
@@ -95,11 +95,11 @@ def test_an_offer_reads_no_checkpoint_and_waits_until_that_is_durable(monkeypatc
     group = Group()
     monkeypatch.setattr(MemLog, "load_checkpoint", unreadable)
     first = group.apply(COUNT)
-    group.checkpointer.save(first)
+    group.checkpointer.save(first, 0)
     assert group.checkpointer.offer(7) is None
     group.sync()
     assert group.checkpointer.offer(7) == offered(first)
-    group.checkpointer.save(group.apply(COUNT))
+    group.checkpointer.save(group.apply(COUNT), 0)
     assert group.checkpointer.offer(7) == offered(first)
     group.sync()
     assert group.checkpointer.offer(7) == offered(2 * COUNT)
@@ -109,7 +109,7 @@ def test_an_older_checkpoint_is_offered_when_the_newest_cannot_be_read(monkeypat
     group = Group()
     found = []
     for _ in range(2):
-        group.checkpointer.save(group.apply(COUNT))
+        group.checkpointer.save(group.apply(COUNT), 0)
         group.sync()
         found.append(group.log.load_checkpoint())
     monkeypatch.setattr(MemLog, "load_checkpoint", lambda _log: found[0])

@@ -20,7 +20,7 @@ def asked(body: bytes) -> ConnzQuestion:
 
 def test_a_url_and_a_body_ask_the_same() -> None:
     by_url = from_query(ConnzQuestion, {"sort": "idle", "auth": "1", "subs": "detail", "limit": "7", "state": "closed"})
-    body = b'{"sort":"idle","username":true,"subscriptions":true,"subscriptions_detail":true,"limit":7,"state":1}'
+    body = b'{"sort":"idle","auth":true,"subscriptions":true,"subscriptions_detail":true,"limit":7,"state":1}'
     assert asked(body) == by_url
 
 
