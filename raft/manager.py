@@ -26,7 +26,7 @@ from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.outgoing import Outgoing
 from jetraft.raft.peer_events import PeerEvents
-from jetraft.raft.replay import recover
+from jetraft.raft.replay import Replayed, recover
 from jetraft.raft.wire import Addressed, decode
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
@@ -142,11 +142,17 @@ class Manager:
         return MappingProxyType(self._groups)
 
     def create(
-        self, spec: GroupSpec, log: GroupLog, machine: StateMachine, freshness: Freshness | None = None
+        self,
+        spec: GroupSpec,
+        log: GroupLog,
+        machine: StateMachine,
+        freshness: Freshness | None = None,
+        replayed: Replayed | None = None,
     ) -> Group:
         """Recover a member of a group from its log, and start it. It keeps `freshness`, for who reads what is applied.
 
-        A group of one leads as soon as its term and vote are durable. Raises StoreCorrupt or OSError.
+        `replayed` says that `machine` was recovered from the log before (raft/replay.py), in a thread. A group of one
+        leads as soon as its term and vote are durable. Raises StoreCorrupt or OSError.
         """
         assert spec.group_id not in self._groups, f"{spec.group_id} exists already"
         now_ns = self._clock.mono_ns()
@@ -157,7 +163,7 @@ class Manager:
             machine=machine,
             clock=self._clock,
             mark_dirty=self._mark_dirty,
-            recovered=recover(log, machine, Configuration(voters=spec.members)),
+            recovered=replayed or recover(log, machine, Configuration(voters=spec.members)),
             now_ns=now_ns,
             freshness=freshness or Freshness(),
         )

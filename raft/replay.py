@@ -5,6 +5,7 @@ appended but not yet committed is in force after a restart too. The caller's lis
 is then written down as a checkpoint of index 0, in the ledger, before any vote leaves.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import attrs
@@ -21,7 +22,7 @@ from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreRefused
 
-SCAN_BYTES = 4 << 20
+SCAN_BYTES = 256 << 10
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -34,8 +35,13 @@ class Replayed:
     checkpoint_term: int = 0  # of the entry at `applied_index`
 
 
-def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) -> Replayed:
+def recover(
+    log: GroupLog, machine: StateMachine, configuration: Configuration, pause: Callable[[], None] = lambda: None
+) -> Replayed:
     """Restore the machine from the newest checkpoint and find the configuration in force.
+
+    For a long log this is called in a thread: nothing else may use the log and the machine until it returns. `pause` is
+    called between pieces, and may raise to end it.
 
     Raises StoreCorrupt for a log with damaged entries: who does not know what it has takes no part, in elections least
     of all (rule 39).
@@ -53,7 +59,7 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
         state_bytes = len(checkpoint.state)
         if applied_index:
             machine.restore(checkpoint.state)
-    configurations = configurations_of(log, base, applied_index, settled)
+    configurations = configurations_of(log, base, applied_index, settled, pause)
     return Replayed(
         configurations=configurations, applied_index=applied_index, state_bytes=state_bytes, checkpoint_term=term
     )
@@ -81,12 +87,17 @@ def known_members(log: GroupLog) -> frozenset[NodeId]:
 
 
 def configurations_of(
-    log: GroupLog, base: Configuration, base_index: int, settled: SettledUpTo | None
+    log: GroupLog,
+    base: Configuration,
+    base_index: int,
+    settled: SettledUpTo | None,
+    pause: Callable[[], None] = lambda: None,
 ) -> ConfigurationHistory:
     """The configurations from a checkpoint's on to the end of the log."""
     configurations = ConfigurationHistory(base, base_index, settled=settled)
     next_index = base_index + 1
     while next_index <= log.last_index:
+        pause()
         for entry in log.entries(next_index, log.last_index, SCAN_BYTES):
             if entry.kind == Kind.RAFT_CONFIG:
                 configuration = Configuration.decode(entry.frame[FRAME_HEADER_BYTES:])

@@ -11,6 +11,7 @@ stays valid until the block is trimmed or the entry is cut. Blocks with live mes
 blocks between them were dropped; Raft does not read them, but messages are read from them.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -85,6 +86,31 @@ class FrameRef:
 
     block: int
     offset: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FrameRun:
+    """Frames of one block, one behind the other in `data`, as they are stored."""
+
+    block: int
+    data: bytes
+    places: "array[int]"  # of each frame in `data`, ascending
+    offsets: "array[int]"  # of each frame in the block, as a FrameRef has it
+    indexes: Sequence[int]  # of their entries
+    incarnation: int | None  # which the frames must have when they are verified; None: they need not be verified
+
+
+def run_of_one(entry: "Entry", place: FrameRef) -> FrameRun:
+    """A run of one frame that is verified and open."""
+    offsets = array("I", [place.offset])
+    return FrameRun(
+        block=place.block,
+        data=entry.frame,
+        places=array("I", [0]),
+        offsets=offsets,
+        indexes=(entry.index,),
+        incarnation=None,
+    )
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -283,6 +309,13 @@ class GroupLog(Protocol):
 
         Reads block by block and bypasses the cache, for rebuilding an index. Known damaged entries are skipped. Raises
         StoreCorrupt when it finds another damaged frame.
+        """
+        ...
+
+    def runs(self, lo: int, hi: int) -> Iterator[FrameRun]:
+        """The same frames, many at a time, unverified, and sealed or packed where the file has them so.
+
+        Who finds a frame that it cannot take asks `frames` for that one.
         """
         ...
 

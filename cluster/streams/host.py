@@ -69,12 +69,12 @@ class StreamHost:
         log = await self.logs.open(wish)
         if isinstance(log, FileLog):
             log.durability.assume_beginning(is_alone=wish.is_alone())  # the row is committed, and says how
-        return self._start_over(log, assignment)
+        return await self._start_over(log, assignment)
 
     async def _start_in_memory(self, assignment: StreamAssignment) -> StreamReplica:
         own, key = self.node_dir.node_id, (assignment.group_id, assignment.incarnation)
         is_emptied = assignment.holders == (own,) and key in self.memory_groups
-        replica = self._start_over(await self._memory_log(assignment), assignment)
+        replica = await self._start_over(await self._memory_log(assignment), assignment)
         if is_emptied:
             log_.warning("%s: the only member remembers nothing; it begins empty", assignment.group_id)
             replica.note_forgotten(by_all=True)
@@ -85,14 +85,14 @@ class StreamHost:
         log = await self.logs.swap(swap, stop=replica.stop)
         if isinstance(log, MemLog) and log.load_checkpoint() is None:
             return await self._start_in_memory(assignment)
-        return self._start_over(log, assignment)
+        return await self._start_over(log, assignment)
 
-    def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamReplica:
+    async def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamReplica:
         try:
             # A server without a stream is ready without these 80 modules, and loads them then (api/late_imports.py).
             from jetraft.cluster.streams.replica import StreamReplica  # noqa: PLC0415
 
-            return StreamReplica.start(assignment=assignment, log=log, site=self.site_of(assignment.account))
+            return await StreamReplica.open(assignment=assignment, log=log, site=self.site_of(assignment.account))
         except BaseException:
             log.close()
             raise

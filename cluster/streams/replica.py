@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
@@ -30,10 +30,13 @@ from jetraft.cluster.streams.loss_news import LossNews
 from jetraft.cluster.streams.mandate import Evidence, Mandate
 from jetraft.cluster.streams.removals import deletion_of, purge_of
 from jetraft.cluster.streams.stream_infos import stream_info
+from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.proposals import NotLeaderError, Outcome
+from jetraft.raft.replay import Replayed, recover
+from jetraft.store.disk.io import check_wanted, run_blocking
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
     from jetraft.store.stream.stream_store import StoredMessage, StoreStatistics
 
 log = logging.getLogger(__name__)
+
+ENTRIES_AT_ONCE: Final = 1_000  # replayed in the turn in which a replica starts, some 10 us each
+BYTES_AT_ONCE: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -118,14 +124,35 @@ class StreamReplica:
         replica._recover()
         return replica
 
-    def _recover(self) -> None:
+    @classmethod
+    async def open(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
+        """As `start`; a long log is read in a thread, and the node serves its other streams meanwhile.
+
+        The thread has the log and the machine to itself: neither is known to a group before it ends. When the caller is
+        cancelled it ends after the piece that it reads, before this raises.
+        """
+        replica = cls(assignment=assignment, log=log, site=site)
+        figures = log.statistics()
+        is_long = log.last_index - figures.first_index >= ENTRIES_AT_ONCE or figures.bytes_used > BYTES_AT_ONCE
+        replica._recover(await run_blocking(replica._replay) if is_long else None)
+        return replica
+
+    def _replay(self) -> Replayed:
+        store = self.machine.store
+        former, store.pause = store.pause, check_wanted
+        try:
+            return recover(self._log, self.machine, Configuration(voters=self.assignment.founding), check_wanted)
+        finally:
+            store.pause = former
+
+    def _recover(self, replayed: Replayed | None = None) -> None:
         spec = GroupSpec(
             group_id=self.assignment.group_id,
             incarnation=self.assignment.incarnation,
             members=self.assignment.founding,
             preferred_leader=self.assignment.preferred,
         )
-        self._group = self._site.manager.create(spec, self._log, self.machine, self._freshness)
+        self._group = self._site.manager.create(spec, self._log, self.machine, self._freshness, replayed)
         self._share_config()
         self.weigh()
 

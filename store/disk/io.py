@@ -449,6 +449,11 @@ async def run_blocking(function: Callable[[], T]) -> T:
     return await trio.to_thread.run_sync(function, limiter=_LIMITER)
 
 
+def check_wanted() -> None:
+    """Called by what runs in `run_blocking`, between its pieces: raises trio.Cancelled once the caller is cancelled."""
+    trio.from_thread.check_cancelled()
+
+
 def _locked(fd: int) -> int:
     """The descriptor, locked; it is closed when that fails."""
     try:

@@ -23,7 +23,7 @@ from jetraft.store.ledger.ledger_records import Point
 from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import MAX_SEQ
 from jetraft.store.model import index_ranges
-from jetraft.store.port import Checkpoint, Entry, FrameRef
+from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun
 
 if TYPE_CHECKING:
     from jetraft.store.log.salvage import Salvaged
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log_ = logging.getLogger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of one read during a walk
+RUN_BYTES: Final = 128 << 10  # of one run: indexing it holds the interpreter for less than a millisecond
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -101,15 +102,29 @@ class Damage:
     def walk(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
         """See GroupLog.frames."""
         for block in list(self._blocks):
-            index, last = block.next_present(max(lo, block.first_index)), min(hi, block.last_index)
+            index, last = self._next_sound(block, max(lo, block.first_index)), min(hi, block.last_index)
             while index <= last:
-                fault = next((bounds for bounds in self.damaged_entries if bounds[0] <= index <= bounds[1]), None)
-                if fault is not None:
-                    index = block.next_present(fault[1] + 1)
-                    continue
                 for entry in self._reader.run(block, index, self.sound_to(index, last), READ_BYTES):
                     yield FrameRef(block.number, block.offset_of(entry.index)), entry
-                    index = block.next_present(entry.index + 1)
+                    index = entry.index + 1
+                index = self._next_sound(block, index)
+
+    def walk_stored(self, lo: int, hi: int) -> Iterator[FrameRun]:
+        """See GroupLog.runs."""
+        for block in list(self._blocks):
+            index, last = self._next_sound(block, max(lo, block.first_index)), min(hi, block.last_index)
+            while index <= last:
+                run = self._reader.stored_run(block, index, self.sound_to(index, last), RUN_BYTES)
+                yield run
+                index = self._next_sound(block, run.indexes[-1] + 1)
+
+    def _next_sound(self, block: Block, index: int) -> int:
+        """The first index at or above `index` that the block contains and that is not known to be damaged."""
+        index = block.next_present(index)
+        for first, last in self.damaged_entries:
+            if first <= index <= last:
+                index = block.next_present(last + 1)
+        return index
 
     def give_up(
         self,

@@ -45,7 +45,7 @@ from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.model import index_ranges
 from jetraft.store.model.manifest import Manifest
-from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics, Staging
+from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogStatistics, Staging
 
 
 class OpenAgain(Protocol):
@@ -281,6 +281,10 @@ class FileLog:
     def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
         """See GroupLog."""
         return self._damage.walk(lo, hi)
+
+    def runs(self, lo: int, hi: int) -> Iterator[FrameRun]:
+        """See GroupLog."""
+        return self._damage.walk_stored(lo, hi)
 
     # Checkpoints and copies.
 

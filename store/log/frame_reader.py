@@ -8,6 +8,7 @@ where it is looked for first.
 """
 
 import logging
+from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
@@ -32,7 +33,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.log.write_queue import BlockFile, Rewriting
-from jetraft.store.port import Entry, StoreCorrupt
+from jetraft.store.port import Entry, FrameRef, FrameRun, StoreCorrupt, run_of_one
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +195,25 @@ class FrameReader:
         last, end = self._reach(block, first, block.number_from(hi + 1) - 1, start + bytes_max)
         data = self._read(block, end - start, start)
         return [self._checked(block, data, start, number) for number in range(first, last + 1)]
+
+    def stored_run(self, block: Block, lo: int, hi: int, bytes_max: int) -> FrameRun:
+        """The same frames as their file has them, neither verified nor opened. Raises StoreCorrupt."""
+        key = block.number, block.offset_of(lo)
+        waiting = self._rewriting.get(key) or self._unwritten.get(key)
+        if waiting is not None:
+            return run_of_one(entry_of(waiting), FrameRef(*key))
+        first = block.number_of(lo)
+        start = block.place_of(first)
+        last, end = self._reach(block, first, block.number_from(hi + 1) - 1, start + bytes_max)
+        places = (block.offsets if block.stored is None else block.stored)[first : last + 1]
+        return FrameRun(
+            block=block.number,
+            data=self._read(block, end - start, start),
+            places=array("I", [place - start for place in places]),
+            offsets=block.offsets[first : last + 1],
+            indexes=range(lo, lo + last - first + 1) if block.indexes is None else block.indexes[first : last + 1],
+            incarnation=self._incarnation,
+        )
 
     def piece(self, block: Block, offset: int, size: int) -> bytes:
         """Bytes of a block for another member: without its tag, decrypted, with marks in place of seals."""

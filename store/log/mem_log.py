@@ -13,7 +13,7 @@ from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames._frame import Scan, parse_header, record_at
 from jetraft.store.log.snapshot import Arrivals, InstallRefusedError, covers, make_manifest, verify_part
 from jetraft.store.model.manifest import Manifest, Part
-from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics
+from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogStatistics, run_of_one
 
 BLOCK_BYTES = 1 << 20  # a trim frees memory in these steps; small, because memory is scarce
 
@@ -185,6 +185,11 @@ class MemLog:
             for index in range(first, last + 1):
                 entry = self._frames[block.number][index - block.first_index]
                 yield FrameRef(block.number, block.offset_of(index)), entry
+
+    def runs(self, lo: int, hi: int) -> Iterator[FrameRun]:
+        """See GroupLog."""
+        for place, entry in self.frames(lo, hi):
+            yield run_of_one(entry, place)
 
     def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
         """See GroupLog."""

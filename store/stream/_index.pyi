@@ -1,4 +1,5 @@
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 
 from jetraft.store.stream._chains import Chains
 from jetraft.store.stream._seqset import PackedRanges
@@ -23,6 +24,16 @@ class Index(Chains):
     def remove_below(self, seq: int) -> int: ...
     def skip_to(self, seq: int) -> None: ...
     def load(self, frame: bytes, block: int, frame_offset: int, dead: PackedRanges) -> None: ...
+    def load_run(
+        self,
+        data: bytes,
+        places: array[int],
+        offsets: array[int],
+        indexes: Sequence[int],
+        block: int,
+        incarnation: int | None,
+        dead: PackedRanges,
+    ) -> tuple[int, int, bool]: ...
     def finish_load(self, last_seq: int, last_ts_ns: int) -> None: ...
     def is_live(self, seq: int) -> bool: ...
     def count_live(self, seqs: tuple[int, ...], start: int) -> int: ...

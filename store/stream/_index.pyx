@@ -13,13 +13,15 @@ Invariants: first_seq <= every live sequence <= last_seq; first_seq is live, or 
 last_seq never decreases; the invariant of the chains (_chains.pyx).
 """
 
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
+
+from array import array
 
 from jetraft.store.stream._chains cimport Chains
 from jetraft.store.stream._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row
 from jetraft.store.frames._frame cimport (
-    FRAME_HEADER_BYTES, FRAME_HOLED, FrameHeader, Record, read_header, read_record, sums_bytes,
+    FRAME_HEADER_BYTES, FRAME_HOLED, FrameHeader, Record, frame_is, read_header, read_record, sums_bytes,
 )
 from jetraft.store.stream._lookahead cimport (
     LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead,
@@ -29,6 +31,11 @@ from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
 from jetraft.store.stream._spans cimport Place, SpanTable
 from jetraft.store.stream._subjtree cimport SubjectTree
 from jetraft.store.stream._verdicts cimport Verdicts
+
+from jetraft.store.frames.format import FRAME_PACKED, FRAME_SEALED, FRAME_THIN, Kind
+
+cdef uint8_t MESSAGES_KIND = Kind.MESSAGES
+cdef uint16_t NOT_OPEN = FRAME_SEALED | FRAME_PACKED | FRAME_THIN  # flags of a frame that readers get in another form
 
 cdef uint64_t SEQ_MAX = 1 << 62  # a purge moves a stream at most here: later sequences cannot overflow 64 bits
 
@@ -124,6 +131,45 @@ cdef class Index(Chains):
     def load(self, bytes frame, uint32_t block, uint32_t frame_offset, PackedRanges dead):
         """Index a frame after a restart, without limits and without the sequences in `dead` and below first_seq."""
         self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, dead)
+
+    def load_run(self, bytes data, const uint32_t[::1] places, const uint32_t[::1] offsets, indexes, uint32_t block,
+                 incarnation, PackedRanges dead):
+        """Index frames as `load` does, and return how many: it ends at the first one that is damaged or not open.
+
+        Checksums are computed without the interpreter lock. Also returns the first sequence of the first of those
+        frames that has a record (0: none has), and whether one of them stands for lost messages.
+        """
+        cdef const uint8_t *start = <const uint8_t *><char *>data
+        cdef size_t size = len(data)
+        cdef Py_ssize_t count = places.shape[0], sound = 0, i
+        cdef bint verify = incarnation is not None
+        cdef uint64_t expected = incarnation if verify else 0
+        cdef uint64_t[::1] entries = array("Q", indexes)
+        cdef FrameHeader header
+        cdef uint64_t first_seq = 0
+        cdef bint stands_in = False
+        with nogil:
+            while sound < count and places[sound] < size:
+                if not verify:
+                    if not read_header(start + places[sound], size - places[sound], &header):
+                        break
+                elif not frame_is(start + places[sound], size - places[sound], entries[sound], expected, &header):
+                    break
+                if header.flags & NOT_OPEN:
+                    break
+                sound += 1
+        for i in range(sound):
+            read_header(start + places[i], size - places[i], &header)
+            if header.kind != MESSAGES_KIND:
+                continue
+            self.load_frame(start + places[i], header.length, block, offsets[i], dead)
+            if header.count:
+                first_seq = first_seq or header.first_stream_seq
+            elif header.first_stream_seq == 0:
+                stands_in = True
+            if header.flags & FRAME_HOLED:
+                stands_in = True
+        return sound, first_seq, stands_in
 
     def finish_load(self, uint64_t last_seq, int64_t last_ts_ns):
         """End a load; `last_seq` is the last sequence that was used."""

@@ -25,12 +25,11 @@ from jetraft.store.frames.format import (
     FRAME_COUNT_AT,
     FRAME_FLAGS_AT,
     FRAME_HOLED,
-    Kind,
 )
 from jetraft.store.frames.placeholder import MESSAGES_MAX, is_placeholder
 from jetraft.store.model.index_ranges import merged
 from jetraft.store.model.state import LostStreamData, StreamState
-from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
+from jetraft.store.port import Entry, FrameRef, FrameRun, GroupLog, StoreCorrupt, StoreError, run_of_one
 from jetraft.store.stream._records import RecordReader, StoredMessage
 from jetraft.store.stream._seqset import PackedRanges
 from jetraft.store.stream.indexed_stream import IndexedStream
@@ -94,6 +93,7 @@ class StreamStore(IndexedStream):
         self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
         self._has_placeholders = False  # in the frames that were read by the last restore
         self._has_given_begin = first_seq > 0
+        self.pause: Callable[[], None] = lambda: None  # called between pieces of a restore; may raise, to end it
         self._start(min(max(first_seq, 1), SEQ_MAX), limits)
 
     # -- changes, only from applied entries ----------------------------------------------------------------------
@@ -397,16 +397,30 @@ class StreamStore(IndexedStream):
 
     def _load_frames(self, last_index: int, dead: PackedRanges) -> int:
         """Index the messages of the log's frames up to an entry; return the first sequence of the oldest frame."""
-        oldest_kept, self._has_placeholders = None, False
-        for place, entry in self._log.frames(1, last_index):
-            if entry.kind == Kind.MESSAGES:
-                header = parse_header(entry.frame)
-                is_whole = not is_placeholder(header) and not header.flags & FRAME_HOLED
-                self._has_placeholders = self._has_placeholders or not is_whole
-                self._index.load(entry.frame, place.block, place.offset, dead)
-                if header.record_count:
-                    oldest_kept = oldest_kept or header.first_stream_seq
-        return NO_FRAME if oldest_kept is None else oldest_kept
+        oldest_kept, self._has_placeholders = 0, False
+        for run in self._log.runs(1, last_index):
+            self.pause()
+            done = 0
+            while done < len(run.indexes):
+                loaded, first_seq, stands_in = self._load_run(run, done, dead)
+                oldest_kept = oldest_kept or first_seq
+                self._has_placeholders = self._has_placeholders or stands_in
+                done += loaded
+        return oldest_kept or NO_FRAME
+
+    def _load_run(self, run: FrameRun, done: int, dead: PackedRanges) -> tuple[int, int, bool]:
+        """Index frames of a run from the `done`-th on, at least one. Raises StoreCorrupt for one that is damaged."""
+        found = self._index.load_run(
+            run.data, run.places[done:], run.offsets[done:], run.indexes[done:], run.block, run.incarnation, dead
+        )
+        if found[0]:
+            return found
+        index = run.indexes[done]
+        _, entry = next(self._log.frames(index, index))  # it is sealed, packed or thin; or this raises
+        alone = run_of_one(entry, FrameRef(run.block, run.offsets[done]))
+        found = self._index.load_run(alone.data, alone.places, alone.offsets, alone.indexes, alone.block, None, dead)
+        assert found[0], f"entry {index} is not open"
+        return found
 
     def _purge_to(self, seq: int) -> int:
         """Remove everything below `seq`; if it is above last_seq, continue there."""
