@@ -36,7 +36,9 @@ LEASE_NS: Final = 4 * NS_PER_S
 RENEW_NS: Final = 1 * NS_PER_S
 RETRY_NS: Final = 100 * NS_PER_MS
 FRESH_NS: Final = 1 * NS_PER_S
-ASK_S: Final = 0.5  # some monitoring clients wait one second; the leader answers within a round trip to a majority
+ANSWER_S: Final = 2.0  # a far leader's answer still leaves time of the lease to ask again: RENEW_NS and this are 3 s
+# What a page waits for: some monitoring clients wait one second; the leader answers within a round trip to a majority.
+ASK_S: Final = 0.5
 
 
 class TableLease:
@@ -78,7 +80,8 @@ class TableLease:
         if self._ask is None:
             return True
         if not self.is_within(FRESH_NS):
-            await self.renew()
+            with trio.move_on_after(ASK_S):
+                await self.renew()
         return self.is_within(age_ns)
 
     async def run(self) -> None:
@@ -98,13 +101,13 @@ class TableLease:
         await self.renew()
 
     async def renew(self) -> None:
-        """Ask once, for ASK_S at most; a call that comes meanwhile waits for the same answer."""
+        """Ask once, for ANSWER_S at most; a call that comes meanwhile waits for the same answer."""
         if self._asking is not None:
             await self._asking.wait()
             return
         asking = self._asking = trio.Event()
         try:
-            with trio.move_on_after(ASK_S):
+            with trio.move_on_after(ANSWER_S):
                 await self._renew()
         finally:
             self._asking = None

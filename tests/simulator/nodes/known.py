@@ -7,11 +7,6 @@ import re
 from collections.abc import Sequence
 
 KNOWN: tuple[tuple[str, str, str], ...] = (  # (problem, the kind of fault that it needs, the defect)
-    (
-        r"liveness: n\d stores \[.*\] and lacks \[\]",
-        "remove-server",
-        "a server that was removed and admitted twice in one life may get each answer about its lease after 0.5 s",
-    ),
 )
 
 
