@@ -80,7 +80,7 @@ cdef void protocol_callback(
 
 cdef void free_conn(conn_t* conn) noexcept:
     forget_replies(conn)
-    free(conn.partial)
+    free(conn.kept)
     free(conn.buckets)
     free(conn.requester)
     free(conn.leaf)

@@ -16,11 +16,11 @@ cdef Py_ssize_t parse_conn(plane_t* plane, conn_t* conn, const char* data, Py_ss
 
 cdef void keep_rest(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
     """Keep an incomplete line or message until more arrives."""
-    free(conn.partial)
-    conn.partial = NULL
+    free(conn.kept)
+    conn.kept = conn.partial = NULL
     conn.partial_len = n
     if n:
-        conn.partial = <char*>malloc(n)
+        conn.kept = conn.partial = <char*>malloc(n)
         memcpy(conn.partial, data, n)
     if plane.bound_unread != NULL:
         plane.bound_unread(plane, conn)
@@ -56,14 +56,30 @@ cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) no
 
 
 cdef void resume_conn(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Act on what a connection that was held, or rested, had sent, and read on."""
-    cdef size_t have = conn.partial_len
+    """Act on what a connection that was held, or rested, had sent, and read on.
+
+    It is acted on where it is kept. What is left is copied once it is half of that, so all turns together copy no more
+    than was sent: a connection may rest a thousand times before it has had all of it.
+    """
+    cdef size_t have = conn.partial_len, left
+    cdef char* data = conn.partial
+    cdef char* kept = conn.kept
     cdef Py_ssize_t used
     conn.paused = conn.resting = 0
     conn_watch(plane, conn)
     if have == 0:
         return
-    memcpy(plane.recv_buf, conn.partial, have)
-    used = parse_conn(plane, conn, plane.recv_buf, have)
+    conn.kept = conn.partial = NULL
+    conn.partial_len = 0
+    used = parse_conn(plane, conn, data, have)
     if conn.state == CONN_OPEN:
-        keep_rest(plane, conn, plane.recv_buf + used, have - used)
+        left = have - used
+        if left > <size_t>(data + used - kept):
+            conn.kept = kept
+            conn.partial = data + used
+            conn.partial_len = left
+            if plane.bound_unread != NULL:
+                plane.bound_unread(plane, conn)
+            return
+        keep_rest(plane, conn, data + used, left)
+    free(kept)

@@ -331,6 +331,7 @@ cdef struct conn_t:
     acct_t* acct
     char* partial       # an incomplete protocol line or message
     size_t partial_len
+    char* kept          # the allocation in which `partial` lies
     buf_t out
     size_t counted      # bytes that `out` and `partial` take in plane_t.unread
     sub_t** buckets     # sid -> subscription, chained

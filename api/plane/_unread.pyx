@@ -93,7 +93,7 @@ cdef void close_slowest(plane_t* plane, size_t most) noexcept nogil:
         if slowest.fd >= 0:
             c_setsockopt(slowest.fd, SOL_SOCKET, SO_LINGER, &AT_ONCE, sizeof(AT_ONCE))
         buf_free(&slowest.out)
-        free(slowest.partial)
-        slowest.partial = NULL
+        free(slowest.kept)
+        slowest.kept = slowest.partial = NULL
         slowest.partial_len = 0
         count_unread(plane, slowest)
