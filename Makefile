@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
+.PHONY: help setup run demo test test-again mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,7 +95,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases -p tests.linearizability
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases -p tests.linearizability -p tests.scaling
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
@@ -130,6 +130,10 @@ bench-many: setup ## many idle streams: creation, disk, idle cost, restart after
 
 bench-abuse: setup ## attacks: round trips of others and memory meanwhile; best on a quiet machine (ONLY=name)
 	$(BIN)/python -m tests.bench.abuse $(ONLY)
+
+bench-scaling: setup ## every field of every request, page and header at n = 10 to 10,000 in a full server: fails beyond n log n or 20 ms a step (ONLY=word)
+	PYTHONPATH=src:. $(BIN)/python -m tests.scaling $(ONLY)
+
 bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them read; nats-server as far as it goes (SIZE=n)
 	$(BIN)/python -m tests.bench.active_consumers $(if $(SIZE),--size $(SIZE))
 	$(BIN)/python -m tests.bench.active_consumers --kind reference $(if $(SIZE),--size $(SIZE))

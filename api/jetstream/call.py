@@ -32,8 +32,8 @@ class Call:
     is_strict: bool = True  # fields that are not known are errors
 
     def decode(self, cls: type[T]) -> T:
-        """Decode the body. Raises ApiError 10025 when it is malformed."""
-        return decode_request(cls, self.body, is_strict=self.is_strict)
+        """Decode the body. Raises ApiError 10025 when it is malformed, or names too much."""
+        return decode_request(cls, self.body, is_strict=self.is_strict, is_asked=True)
 
     @property
     def stream(self) -> str:

@@ -10,18 +10,19 @@ from typing import Final, Self, TypeVar
 import orjson
 
 from jetraft.store.model import errors
+from jetraft.store.model.body_items import check_items
 from jetraft.store.model.fields import DecodeError, decode_object, encode_object, known_fields, mismatch
 from jetraft.store.model.gojson import JsonSyntaxError, Object, one_value, parse_values, values_of
 
 T = TypeVar("T")
 
 
-def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True) -> T:
+def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_asked: bool = False) -> T:
     """An object of a wire class from a request body; the zero object for an empty body.
 
     Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies above the size and depth
     limits (see gojson). Several values are applied in sequence, as by Go's decoder. What is not strict may have unknown
-    fields, and is one value then.
+    fields, and is one value then. What a client asks has a bound on what it names (body_items.py).
     """
     go_name = cls.__name__
     result: T = cls()
@@ -31,15 +32,17 @@ def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True) -> T:
                 continue
             if not isinstance(value, Object):
                 raise mismatch(value, (go_name,), "")
+            if is_asked:
+                check_items(value)
             result = decode_object(cls, value, old=result, path=(go_name,))
     except (JsonSyntaxError, DecodeError) as fault:
         if not is_strict:
-            return unmarshal(cls, body)
+            return unmarshal(cls, body, is_asked=is_asked)
         raise errors.INVALID_JSON.with_values(err=fault) from None
     return result
 
 
-def unmarshal(cls: type[T], body: bytes) -> T:
+def unmarshal(cls: type[T], body: bytes, *, is_asked: bool = False) -> T:
     """An object from a body that is one JSON value, without what `cls` does not know. Raises ApiError INVALID_JSON."""
     try:
         value = one_value(body)
@@ -47,6 +50,8 @@ def unmarshal(cls: type[T], body: bytes) -> T:
             return cls()
         if not isinstance(value, Object):
             raise mismatch(value, (cls.__name__,), "")
+        if is_asked:
+            check_items(value)
         return decode_object(cls, known_fields(cls, value), path=(cls.__name__,))
     except (JsonSyntaxError, DecodeError) as fault:
         raise errors.INVALID_JSON.with_values(err=fault) from None
