@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from pyspark import TaskContext
@@ -15,6 +15,9 @@ from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError, NotRe
 from pyspark_jetstream.write.layout import Layout, layout_of
 from pyspark_jetstream.write.options import EXACTLY_ONCE, WriteOptions, parse_write_options
 from pyspark_jetstream.write.target import Target, WritableStream, plan_target
+
+if TYPE_CHECKING:
+    from pyspark_jetstream.write.publisher import Publishers
 
 LOG = logging.getLogger("pyspark_jetstream")
 
@@ -117,10 +120,7 @@ def write_at_least_once(plan: Plan, iterator: Iterator[Any]) -> Written:
 
 def write_exactly_once(plan: Plan, iterator: Iterator[Any], query: str, epoch: int) -> Written:
     """Publish what is not published yet of this partition; see fence.py."""
-    from pyspark_jetstream.write.atomic import FencedWriter  # noqa: PLC0415  (pyarrow: only in tasks)
-    from pyspark_jetstream.write.fence import PIECE_BYTES, PIECE_ROWS, publish_partition  # noqa: PLC0415
-    from pyspark_jetstream.write.publisher import Publishers  # noqa: PLC0415
-    from pyspark_jetstream.write.rows import cut, rows_of  # noqa: PLC0415
+    from pyspark_jetstream.write.publisher import Publishers  # noqa: PLC0415  (pyarrow: only in tasks)
 
     context = TaskContext.get()
     assert context is not None
@@ -128,18 +128,28 @@ def write_exactly_once(plan: Plan, iterator: Iterator[Any], query: str, epoch: i
     stream = planned_stream(plan)
     publishers = Publishers(plan.options.access, plan.target.servers, plan.options.stream)
     try:
-        limit = publishers.get().info.payload_bytes_max
-        parts = (rows_of(batch, plan.layout, payload_bytes_max=limit) for batch in iterator)
-        pieces = cut(parts, rows_max=PIECE_ROWS, bytes_max=PIECE_BYTES)
         subject = f"{plan.fences(query)}.{partition}"
-        writer = FencedWriter(publishers, stream, subject, allow_rollup=plan.target.allow_rollup)
-        accepts = plan.options.changed_epoch == epoch
-        rolls = plan.target.allow_rollup
-        rows = writer.write(publish_partition(pieces, epoch, replaces_fences=rolls, accepts_changes=accepts))
+        rows = _publish_fenced(plan, iterator, epoch, publishers=publishers, stream=stream, subject=subject)
         publishers.keep()
     finally:
         publishers.close()
     return Written(rows=rows, query=query, partition=partition)
+
+
+def _publish_fenced(  # noqa: PLR0913  (a partition, and where it goes)
+    plan: Plan, iterator: Iterator[Any], epoch: int, *, publishers: "Publishers", stream: WritableStream, subject: str
+) -> int:
+    """Publish the rows of a partition in pieces, each behind its fence; return how many there are."""
+    from pyspark_jetstream.write.atomic import FencedWriter  # noqa: PLC0415  (pyarrow: only in tasks)
+    from pyspark_jetstream.write.fence import PIECE_BYTES, PIECE_ROWS, publish_partition  # noqa: PLC0415
+    from pyspark_jetstream.write.rows import cut, rows_of  # noqa: PLC0415
+
+    limit = publishers.get().info.payload_bytes_max
+    parts = (rows_of(batch, plan.layout, payload_bytes_max=limit) for batch in iterator)
+    pieces = cut(parts, rows_max=PIECE_ROWS, bytes_max=PIECE_BYTES)
+    rolls, accepts = plan.target.allow_rollup, plan.options.changed_epoch == epoch
+    writer = FencedWriter(publishers, stream, subject, allow_rollup=rolls)
+    return writer.write(publish_partition(pieces, epoch, replaces_fences=rolls, accepts_changes=accepts))
 
 
 def planned_stream(plan: Plan) -> WritableStream:
