@@ -61,7 +61,8 @@ async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.RESTORE.*: returns the subject that receives the archive; its last chunk is answered like a creation."""
     if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
-    request = call.required_body(JSApiStreamRestoreRequest)
+    # An archive may be of a server without the bound on what a request names.
+    request = call.decode(JSApiStreamRestoreRequest, is_bounded=False)
     if request.config.name and request.config.name != call.stream:
         raise errors.STREAM_MISMATCH.with_values()
     if not request.config.name or is_marked(request.config):

@@ -31,9 +31,9 @@ class Call:
     hdr: bytes = b""
     is_strict: bool = True  # fields that are not known are errors
 
-    def decode(self, cls: type[T]) -> T:
-        """Decode the body. Raises ApiError 10025 when it is malformed, or names too much."""
-        return decode_request(cls, self.body, is_strict=self.is_strict, is_asked=True)
+    def decode(self, cls: type[T], *, is_bounded: bool = True) -> T:
+        """Decode the body. Raises ApiError 10025 when it is malformed, or `is_bounded` and names too much."""
+        return decode_request(cls, self.body, is_strict=self.is_strict, is_asked=is_bounded)
 
     @property
     def stream(self) -> str:
