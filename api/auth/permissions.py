@@ -43,5 +43,5 @@ class Permissions:
 
 
 def least(first: int, second: int) -> int:
-    """The smaller of two limits of tokens. -1 is no limit; any other negative one allows nothing, as in nats-server."""
+    """The smaller of two limits of tokens. -1 is no limit; any other negative one allows nothing."""
     return min((max(limit, 0) for limit in (first, second) if limit != NO_LIMIT), default=NO_LIMIT)
