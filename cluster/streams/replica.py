@@ -138,12 +138,8 @@ class StreamReplica:
         return replica
 
     def _replay(self) -> Replayed:
-        store = self.machine.store
-        former, store.pause = store.pause, check_wanted
-        try:
+        with self.machine.store.pausing(check_wanted):
             return recover(self._log, self.machine, Configuration(voters=self.assignment.founding), check_wanted)
-        finally:
-            store.pause = former
 
     def _recover(self, replayed: Replayed | None = None) -> None:
         spec = GroupSpec(

@@ -10,11 +10,16 @@ from typing import Final, Self, TypeVar
 import orjson
 
 from jetraft.store.model import errors
-from jetraft.store.model.body_items import check_items
 from jetraft.store.model.fields import DecodeError, decode_object, encode_object, known_fields, mismatch
 from jetraft.store.model.gojson import JsonSyntaxError, Object, one_value, parse_values, values_of
 
 T = TypeVar("T")
+
+
+def _check_asked(value: Object) -> None:
+    from jetraft.store.model.body_items import check_items  # noqa: PLC0415  (no start decodes what a client asks)
+
+    check_items(value)
 
 
 def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_asked: bool = False) -> T:
@@ -33,7 +38,7 @@ def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_aske
             if not isinstance(value, Object):
                 raise mismatch(value, (go_name,), "")
             if is_asked:
-                check_items(value)
+                _check_asked(value)
             result = decode_object(cls, value, old=result, path=(go_name,))
     except (JsonSyntaxError, DecodeError) as fault:
         if not is_strict:
@@ -51,7 +56,7 @@ def unmarshal(cls: type[T], body: bytes, *, is_asked: bool = False) -> T:
         if not isinstance(value, Object):
             raise mismatch(value, (cls.__name__,), "")
         if is_asked:
-            check_items(value)
+            _check_asked(value)
         return decode_object(cls, known_fields(cls, value), path=(cls.__name__,))
     except (JsonSyntaxError, DecodeError) as fault:
         raise errors.INVALID_JSON.with_values(err=fault) from None

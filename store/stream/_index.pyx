@@ -32,10 +32,10 @@ from jetraft.store.stream._spans cimport Place, SpanTable
 from jetraft.store.stream._subjtree cimport SubjectTree
 from jetraft.store.stream._verdicts cimport Verdicts
 
-from jetraft.store.frames.format import FRAME_PACKED, FRAME_SEALED, FRAME_THIN, Kind
 
-cdef uint8_t MESSAGES_KIND = Kind.MESSAGES
-cdef uint16_t NOT_OPEN = FRAME_SEALED | FRAME_PACKED | FRAME_THIN  # flags of a frame that readers get in another form
+cdef enum:                            # as in store/frames/format.py, which a server without streams does not load
+    MESSAGES_KIND = 3                 # Kind.MESSAGES
+    NOT_OPEN = 1 | 2 | 4              # FRAME_SEALED, FRAME_THIN, FRAME_PACKED: readers get these frames in another form
 
 cdef uint64_t SEQ_MAX = 1 << 62  # a purge moves a stream at most here: later sequences cannot overflow 64 bits
 

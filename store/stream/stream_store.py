@@ -11,7 +11,8 @@ Source of the semantics: nats-server filestore.go, memstore.go (limits, Compact,
 against 2.15.1 where the tests say so.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol, runtime_checkable
 
@@ -95,6 +96,15 @@ class StreamStore(IndexedStream):
         self._has_given_begin = first_seq > 0
         self.pause: Callable[[], None] = lambda: None  # called between pieces of a restore; may raise, to end it
         self._start(min(max(first_seq, 1), SEQ_MAX), limits)
+
+    @contextmanager
+    def pausing(self, pause: Callable[[], None]) -> Iterator[None]:
+        """Call this between pieces of a restore instead; it may raise, to end it."""
+        former, self.pause = self.pause, pause
+        try:
+            yield
+        finally:
+            self.pause = former
 
     # -- changes, only from applied entries ----------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def test_a_monitoring_program_asks_listens_and_sends_a_client_away(tmp_path: Pat
                 joined = json.loads((await asyncio.wait_for(told.get(), PATIENCE_S)).data)
                 assert joined["client"]["name"] == "app"
                 await who_am_i(app)
-                rows = await ask(system, "SERVER.PING.CONNZ", {"acc": "A", "username": True})
+                rows = await ask(system, "SERVER.PING.CONNZ", {"acc": "A", "auth": True})
                 assert [(row["cid"], row["authorized_user"]) for row in rows["data"]["connections"]] == [
                     (app.client_id, "a")
                 ]

@@ -17,6 +17,7 @@ SESSION: Final = (
     "tests/spark/test_source.py",
     "tests/spark/test_docs.py",
     "tests/spark/test_recovery.py",
+    "tests/spark/test_sql.py",
     "tests/spark/test_spark_options.py",
     "tests/spark/write/test_sinks.py",
 )

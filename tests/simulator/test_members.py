@@ -3,6 +3,7 @@
 import pytest
 
 from tests.simulator.copying import KINDS
+from tests.simulator.nodes.run import MODES as NODE_MODES
 from tests.simulator.run import MODES
 from tests.simulator.series import MET, play_some, seeds_of
 
@@ -16,4 +17,4 @@ def test_no_promise_is_broken_while_members_change_and_forget(mode: str) -> None
 
 
 def test_every_mode_has_a_list_of_what_it_meets() -> None:
-    assert MET.keys() == {*MODES, *KINDS, "node"}
+    assert MET.keys() == {*MODES, *KINDS, "node", *NODE_MODES}
