@@ -23,7 +23,7 @@ from jetraft.api.collector import tune_collector
 
 OF_JETSTREAM: Final = (
     "jetraft.api.jetstream.streams",
-    "jetraft.cluster.streams.replica",
+    "jetraft.cluster.streams.replica.replica",
     "jetraft.api.jetstream.consumers",
     "jetraft.api.jetstream.messages",
     "jetraft.api.jetstream.account",

@@ -33,7 +33,7 @@ from jetraft.cluster.meta.health import GRACE_NS
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.room import RoomKeeper
-from jetraft.cluster.streams.mandates import Mandates
+from jetraft.cluster.streams.replica.mandates import Mandates
 from jetraft.cluster.upkeep.supervisor import Supervisor
 from jetraft.cluster.upkeep.sweeping import Sweeper
 from jetraft.raft.recovery.catchup import Catchup
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.state.changes import StreamChanges
-    from jetraft.cluster.streams.handing_over import Handovers
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.admission.handing_over import Handovers
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.group import Group
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap

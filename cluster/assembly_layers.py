@@ -28,9 +28,9 @@ from jetraft.cluster.quota import Quota
 from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
 from jetraft.cluster.site import Site
-from jetraft.cluster.streams.batch_room import BatchRoom
-from jetraft.cluster.streams.host import StreamHost
-from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.cluster.streams.batches.batch_room import BatchRoom
+from jetraft.cluster.streams.replica.host import StreamHost
+from jetraft.cluster.streams.replica.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
 from jetraft.raft.recovery.repair import Repairs
 from jetraft.store.log.start import BEGUN_BYTES_MAX
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.model.ids import GroupId, NodeId
 

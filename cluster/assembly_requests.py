@@ -22,7 +22,7 @@ from jetraft.cluster.requests.service import ClusterService
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.requests.usage import Usages
-from jetraft.cluster.streams.handing_over import Handovers
+from jetraft.cluster.streams.admission.handing_over import Handovers
 
 if TYPE_CHECKING:
     from jetraft.cluster.assembly_shared import Shared

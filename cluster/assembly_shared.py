@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.profile import NodeProfile
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.ledger.node_dir import NodeDir
 

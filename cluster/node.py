@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
     from jetraft.cluster.meta.health import Health
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.group import Group
 
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself

@@ -4,7 +4,7 @@ Offline, on the directory of a stopped server, and on each server that is left w
 has a majority of its voters on that list is left alone. Of any other the first of the list that is a voter *keeps* the
 group: an entry with it as the only voter is appended, in a term above all that it has seen, as if a leader had written
 it; the next start is an election that it wins alone, which commits everything that its log holds. The others of the
-list *give up* their copy, as one whose log is of no use does (cluster/streams/host.py), and are admitted as learners
+list *give up* their copy, as one whose log is of no use does (streams/replica/host.py), and are admitted as learners
 when they start. New servers join as ever, and bring groups back to their number of replicas.
 
 What it costs: entries that only lost members held are gone, also acknowledged ones; entries that were never

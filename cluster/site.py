@@ -10,7 +10,7 @@ import attrs
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.leader_news import LeaderNews
 from jetraft.cluster.state.changes import StreamChanges
-from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import Outbox, Timers, Traces
     from jetraft.cluster.quota import Quota
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.handing_over import Handovers
+    from jetraft.cluster.streams.admission.handing_over import Handovers
     from jetraft.raft.manager import Manager
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 TURN_NS: Final = 2_000_000  # of a turn, for the jobs of all owners together
 JOBS_MAX: Final = 4_096  # of all owners; more are refused
-OWNER_JOBS_MAX: Final = 1_024  # of one: it cannot take the places of all, as of batch direct gets (streams/direct.py)
+OWNER_JOBS_MAX: Final = (
+    1_024  # of one: it cannot take the places of all, as of batch direct gets (streams/gets/direct.py)
+)
 
 
 @attrs.frozen(slots=True)

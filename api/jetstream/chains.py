@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.cluster.streams.chain_reading import ChainReading, read_chain
+from jetraft.cluster.streams.gets.chain_reading import ChainReading, read_chain
 from jetraft.store.model.requests import (
     JetraftChainConsistencyRequest,
     JetraftChainHeadRequest,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.jsz import Jsz
     from jetraft.api.monitor.questions import MetricsQuestion
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.blocks.cache import CacheStatistics
     from jetraft.store.disk.io import WriterStatistics
     from jetraft.store.disk.latency import LatencyStatistics

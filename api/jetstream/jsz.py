@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jetraft.api.config.options import ScrubOptions
     from jetraft.api.jetstream.gateway import JetStreamGateway
     from jetraft.cluster.node import ClusterNode
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.checkpointing import Unsaved
     from jetraft.raft.group import Group
     from jetraft.raft.manager import Manager

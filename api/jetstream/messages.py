@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.cluster.streams.asked import message_found_at_once
+from jetraft.cluster.streams.gets.asked import message_found_at_once
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.jsoncodec import encode_base64
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.call import Call
     from jetraft.cluster.requests.service import ClusterService
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.state import StreamState
     from jetraft.store.stream.stream_store import StoredMessage
 

@@ -11,7 +11,7 @@ import re
 from binascii import b2a_base64
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.streams.asked import message_at
+from jetraft.cluster.streams.gets.asked import message_at
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.responses import ResponseType
 from jetraft.store.model.subject import is_literal

@@ -21,7 +21,7 @@ from jetraft.api.jetstream.plain_gets import plain_answer
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, HEAD_BYTES, ForwardedGet
 from jetraft.cluster.requests.locator import LeaderElsewhere
-from jetraft.cluster.streams.asked import TakesLongError
+from jetraft.cluster.streams.gets.asked import TakesLongError
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.dispatch import Found
     from jetraft.api.jetstream.lines import Captured, Job, Lines
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 A client that answers a delivery with the header `Jetraft-Publish: <subject>` publishes what it sends there, and
 acknowledges the delivery, in one entry of the log: both are stored, or neither. The stream's leader admits the message
-(cluster/streams/ack_publish.py), which names the delivery in a header; applied, it acknowledges it.
+(cluster/streams/admission/ack_publish.py), which names the delivery in a header; applied, it acknowledges it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fast path of a mirror: deliveries in a row that say nothing to JetStream become records, without an object for each.
 
 `take_plain` stops at the first delivery that is not plain: `Deliveries` and `MirrorIntake` judge that one in Python. The
-fast path of a source is cluster/streams/_copies.pyx, because copies go through admission.
+fast path of a source is cluster/streams/admission/_copies.pyx, because copies go through admission.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.state.changes import StreamChanges
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.errors import ApiError

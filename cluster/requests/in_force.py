@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.state.changes import StreamChanges
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
 
 IN_FORCE_WAIT_S: Final = 1.0  # as long as a deletion is waited for

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.locator import Owners
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.state.changes import StreamChanges
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.meta_group import MetaGroup, MetaGroupRef
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.leader_duties import LeaderDuties
     from jetraft.cluster.requests.inquiries import Inquiries
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.recovery.joining import MemberAdmission
     from jetraft.store.model.ids import GroupId, NodeId
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.locator import Owners
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
     Told = Callable[[bool], None]
 

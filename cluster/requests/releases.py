@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.requests.serving import ServedRequests
     from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
 

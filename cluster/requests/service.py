@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.requests.usage import Usages
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.config import Placement, StreamConfig
     from jetraft.store.model.ids import NodeId
 

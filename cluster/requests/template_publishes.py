@@ -34,7 +34,7 @@ from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.meta.templates import stream_of, template_of
 from jetraft.cluster.state.assignment import StreamKey
-from jetraft.cluster.streams.puback import error_ack
+from jetraft.cluster.streams.publishing.puback import error_ack
 from jetraft.raft.changes import Change
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.serving import ServedRequests
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.ids import NodeId
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.calls.forward import MeshLike
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.tiers import Allowance
 

@@ -390,7 +390,7 @@ class StreamMachine:
         """How many of these messages the stream has, from the `start`-th on."""
         return self.store.count_live(seqs, start)
 
-    # --- what admission reads (streams/applied_state.py)
+    # --- what admission reads (streams/rules/applied_state.py)
 
     @property
     def messages(self) -> int:

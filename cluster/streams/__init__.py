@@ -1,6 +1,6 @@
-"""Streams: a replica of each, what its committed entries mean, and who is admitted to publish.
+"""Streams: a replica of each, what its leader admits, and what its replicas answer.
 
-`machine` applies entries and is the same on every replica: no clock, no randomness, no I/O. `admit` decides on the
-leader, before the entry is proposed, from state that later entries cannot change. `replica` joins them to a Raft group;
-what replicas need in the background (expiry, compaction, comparison) proposes entries like any client.
+Floors, from the ground: `stamps` and `mandate`; `publishing`, one message; `schedules`; `rules`, what a configuration
+asks of a message; `batches`; `admission` and `gets`, writing and reading; `replica`, which joins them to a Raft group.
+Committed entries mean the same on every replica (cluster/state): nothing here is decided again when they are applied.
 """

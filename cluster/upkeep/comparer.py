@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.state import commands
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.mesh.messages import Message
     from jetraft.raft.recovery.call_links import CallLinks
     from jetraft.store.model.ids import NodeId

@@ -1,6 +1,6 @@
 """Looks at every replica of the node, again and again: does it do what its row and its role say?
 
-A replica does so by itself when an event says that something has changed (cluster/streams/replica.py). Here nothing
+A replica does so by itself when an event says that something has changed (streams/replica/replica.py). Here nothing
 rests on the event: a configuration that was proposed and not committed, a change of members that stands still, a right
 to lead that was not weighed again is found within IDLE_NS, and named when it lasts.
 """
@@ -16,7 +16,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 IDLE_NS: Final = 30 * NS_PER_S  # 10,000 replicas, a third of them led, are looked through in 0.12 s of processor time
 AGAIN_NS: Final = 2 * NS_PER_S  # while a replica has something to do: most of that takes less

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.cluster.upkeep.compactor import CompactorStatistics
     from jetraft.cluster.upkeep.comparer import ComparerStatistics
     from jetraft.cluster.upkeep.leader_balancing import LeaderBalancingStatistics

@@ -4,7 +4,7 @@ A jetraft replica answers a batch direct get in columns when it is asked to (`Ac
 every length is checked against the message, and every offset and every text by Arrow, before anyone uses them. So a
 malformed answer raises ServerError.
 
-Layout: cluster/streams/_column_record.pyx in jetraft (decision 89).
+Layout: cluster/streams/gets/_column_record.pyx in jetraft (decision 89).
 """
 
 import struct

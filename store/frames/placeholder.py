@@ -12,7 +12,9 @@ from typing import Final
 from jetraft.store.frames._frame import Header, parse_header, seal
 from jetraft.store.frames.format import Kind
 
-MESSAGES_MAX: Final = 1 << 16  # of one entry: an entry of 1 MiB (cluster/streams/admit.py) has fewer than 50,000
+MESSAGES_MAX: Final = (
+    1 << 16
+)  # of one entry: an entry of 1 MiB (cluster/streams/admission/admit.py) has fewer than 50,000
 
 
 def placeholder_frame(index: int, term: int, incarnation: int) -> bytes:

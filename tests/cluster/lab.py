@@ -15,7 +15,7 @@ from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.assignment import StreamAssignment
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
 from jetraft.store.frames._frame import seal

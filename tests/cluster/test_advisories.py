@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 from jetraft.cluster.advisories import NodeAdvisories
-from jetraft.cluster.streams.loss_news import TOLD_NS
+from jetraft.cluster.streams.replica.loss_news import TOLD_NS
 from tests.cluster.lab import Node, add_consumer, start_stream
 
 EVENTS = b"$JS.EVENT.>"

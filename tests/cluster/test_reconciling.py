@@ -23,7 +23,7 @@ from jetraft.cluster.meta.leader_duties import LeaderDuties
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.commands import decode_stream_command
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.cluster.upkeep.replica_duties import IDLE_NS, ReplicaDuties
 from jetraft.raft.group import Group
 from jetraft.raft.proposals import Outcome

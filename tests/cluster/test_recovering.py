@@ -10,8 +10,8 @@ import trio
 
 from jetraft.cluster.recovering import TERMS_SKIPPED, Fate, NotRecoverableError, Recovering, RecoveryVerdict
 from jetraft.cluster.state.assignment import StreamKey
-from jetraft.cluster.streams.memory_groups import MemoryGroups
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.memory_groups import MemoryGroups
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.engine.membership import Configuration, SettledUpTo
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jetraft.cluster.capture._capture import encode_capture
-from jetraft.cluster.streams.replica import StreamReplica
-from jetraft.cluster.streams.scheduler import ROUND_NS_MIN
+from jetraft.cluster.streams.replica.replica import StreamReplica
+from jetraft.cluster.streams.schedules.scheduler import ROUND_NS_MIN
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import Batch, Done, LocalDisk, Writer
 from jetraft.store.frames.format import Identity

@@ -7,7 +7,7 @@ import trio
 
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.state.assignment import StreamKey
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.recovery.swap import Swap
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 

@@ -84,7 +84,7 @@ SHOWN: tuple[Shown, ...] = (
         what="a message that breaks two rules",
         ours="the order in which nats-server judges streams with replicas",
         theirs="another order for streams without: an invalid TTL comes last, say",
-        where="cluster/streams/admit.py",
+        where="cluster/streams/admission/admit.py",
     ),
     Shown(
         what="`ack_floor` of a filtered consumer before its first ack",

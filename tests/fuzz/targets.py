@@ -42,7 +42,7 @@ from jetraft.cluster.consumers.acks import parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.requests import BadRequestError, parse_pull_request
 from jetraft.cluster.state.headers import nats_headers, parse_seq
 from jetraft.cluster.state.ttl import parse_ttl
-from jetraft.cluster.streams.direct_request import RefusedError, parse_direct_request
+from jetraft.cluster.streams.gets.direct_request import RefusedError, parse_direct_request
 from jetraft.raft import wire
 from jetraft.raft.engine.messages import AppendAccepted, SnapshotOffer, VoteRequest
 from jetraft.raft.mesh.errors import RemoteProtocolError

@@ -1,7 +1,7 @@
 """One simulated node: the real manager, group, log and stream replica over the simulated disk, clock and network.
 
 Real are: the engine and its group (raft/), the log and its recovery, repair and snapshots (store/), and the whole
-stream replica (cluster/streams/replica.py): admission, state machine, consumers, reshaping of members. Simulated are
+stream replica (cluster/streams/replica): admission, state machine, consumers, reshaping of members. Simulated are
 time and luck, the disk under the log, the links, the clients; and the calls of catching up, joining and repair, whose
 real parts are driven by messages instead of tasks.
 """
@@ -15,8 +15,8 @@ import attrs
 
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.assignment import StreamAssignment
-from jetraft.cluster.streams.batch_room import BatchRoom
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.batches.batch_room import BatchRoom
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
 from jetraft.raft.engine.membership import Configuration
@@ -253,7 +253,7 @@ class Host(Process):
         self._forget()
 
     def give_up_log(self, error: StoreError) -> None:
-        """The log cannot be repaired: begin without one, as cluster/streams/host.py does."""
+        """The log cannot be repaired: begin without one, as cluster/streams/replica/host.py does."""
         self._give_up(error)
         self._take_part(self._open_log())
 

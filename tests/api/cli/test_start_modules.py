@@ -33,9 +33,9 @@ OPTIONAL = """
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
 MODULES_ALONE_MAX = 474  # with those of Python and of the libraries
-MODULES_OF_JETSTREAM_MAX = 758  # two of them are the loops of decision 133
+MODULES_OF_JETSTREAM_MAX = 763  # two are the loops of decision 133, five the packages of cluster/streams
 LATE = """
-    jetraft.api.jetstream.streams jetraft.cluster.streams.replica jetraft.cluster.consumers.core
+    jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store
 """
 OF_JETSTREAM = "jetraft.api.jetstream.node jetraft.cluster.assembly jetraft.raft.group jetraft.store.log.file_log"

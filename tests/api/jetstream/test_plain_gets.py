@@ -17,7 +17,7 @@ from jetraft.store.port import StoreCorrupt
 from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 LATEST_NS = (1 << 63) - 1
 

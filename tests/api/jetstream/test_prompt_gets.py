@@ -22,7 +22,7 @@ from jetraft.store.stream.stream_store import StoredMessage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 
 B = NodeId("b")

@@ -101,7 +101,7 @@ def test_a_traced_message_is_delivered_as_it_is() -> None:
 
 
 def test_a_stream_gets_what_is_for_a_trace_only_with_the_number_of_its_trace() -> None:
-    from jetraft.cluster.streams.candidate import Candidate  # noqa: PLC0415
+    from jetraft.cluster.streams.publishing.candidate import Candidate  # noqa: PLC0415
 
     node = Node()
     batches: list[bytes] = []

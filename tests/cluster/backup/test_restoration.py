@@ -9,7 +9,7 @@ from jetraft.cluster.backup.mark import marked
 from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.backup.steps import StepPlanner
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.store.frames._frame import record_at
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HAS_SCHEDULE, RECORD_IS_SOURCED
 from jetraft.store.log.mem_log import MemLog

@@ -13,7 +13,7 @@ from jetraft.store.model.config import AckPolicy, DiscardPolicy, RetentionPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 S = 10**9
 KEYS = {"jetraft.strict_acks": "true", "jetraft.ack_publish": "s.done.>"}

@@ -15,7 +15,7 @@ from jetraft.store.stream.consumer_state import ConsumerState
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.stream.dead_letter import DeadLetter
 
 S = 10**9

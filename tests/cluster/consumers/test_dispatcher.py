@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.consumers.dispatcher import DispatcherStatistics
     from jetraft.cluster.consumers.effects import Now
     from jetraft.cluster.ports import DeliveryRun, MessageSource
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 S = 10**9
 

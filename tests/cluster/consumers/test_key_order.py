@@ -12,7 +12,7 @@ from jetraft.store.log.mem_log import MemLog
 from tests.cluster.lab import Node, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 S = 10**9
 ACK_WAIT_NS = 60 * S

@@ -14,7 +14,7 @@ from tests.cluster.consumers.test_pull import Client, S, seqs, statuses
 from tests.cluster.lab import Sent, finish, info_of
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 WRONG_PIN = b"NATS/1.0 423 Nats-Wrong-Pin-Id\r\nNats-Pending-Messages: 1\r\nNats-Pending-Bytes: 0\r\n\r\n"
 MISMATCH = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"

@@ -14,7 +14,7 @@ from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 S = 10**9
 NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"

@@ -12,7 +12,7 @@ from jetraft.store.log.mem_log import MemLog
 from tests.cluster.lab import Node, Sent, add_consumer, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 S = 10**9
 STALE = b"NATS/1.0 409 Stale Ack\r\n\r\n"

@@ -20,7 +20,7 @@ from tests.cluster.lab import Node, Sent, start_stream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 ACK: Final = b"$JS.ACK.O.c.1.%d.%d.%d.0"
 CREATE: Final = b".CONSUMER.CREATE."

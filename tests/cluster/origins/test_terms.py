@@ -16,9 +16,9 @@ from jetraft.cluster.origins.source import SourceIntake
 from jetraft.cluster.origins.subjects import SubjectChanges
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.source_header import position_in
-from jetraft.cluster.streams.admit import PublishAdmission
-from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
-from jetraft.cluster.streams.publish import Admitted
+from jetraft.cluster.streams.admission.admit import PublishAdmission
+from jetraft.cluster.streams.admission.copies import admit_copies, admit_plain_copies
+from jetraft.cluster.streams.publishing.publish import Admitted
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.api_error import ApiError

@@ -18,7 +18,7 @@ from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, config, entry
 from tests.cluster.wire import Wire, WireMesh
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 HOLDERS = (N1, N2)
 OLD, NEW = config("S"), config("S", max_msgs=7)

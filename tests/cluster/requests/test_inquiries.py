@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.requests.locator import Owners
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 
 class FakeDirectory:

@@ -17,7 +17,7 @@ from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, assignment, e
 from tests.cluster.wire import Wire, WireMesh
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 KEY = StreamKey(ACCOUNT, "S")
 

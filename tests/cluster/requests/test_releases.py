@@ -23,7 +23,7 @@ from tests.doubles.meta_group import AppliedMetaGroup
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 OVER_S = (LEASE_NS + MARGIN_NS) / NS_PER_S
 

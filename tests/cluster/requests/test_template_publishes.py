@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.ports import Outboxes
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 INDEX = 5
 

@@ -12,7 +12,7 @@ from jetraft.cluster.calls.messages.usage import METHOD, NodeUsage
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.requests.usage import USAGE_WAIT_S, Usages
 from jetraft.cluster.state.assignment import StreamAssignment
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.store.model.config import ConsumerConfig, StorageType
 from jetraft.store.model.ids import NodeId
 from jetraft.store.model.state import NOTHING_ALLOWED, AccountLimits, TierUsage

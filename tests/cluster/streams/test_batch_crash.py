@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.admission.admit import PublishAdmission
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Identity, Kind
@@ -14,7 +14,7 @@ from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry
 from tests.cluster.lab import stream_config
-from tests.cluster.streams.test_admit import NOW_NS, Applied, capture
+from tests.cluster.streams.admission.test_admit import NOW_NS, Applied, capture
 from tests.cluster.streams.test_batches import member, whole
 from tests.store.crash_points import RecordingDisk, disk_of, outcomes
 from tests.store.ledgers import ledger_of

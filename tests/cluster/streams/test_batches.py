@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import captures
-from jetraft.cluster.streams.admit import ENTRY_BYTES_MAX, PublishAdmission
-from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.streams.admission.admit import ENTRY_BYTES_MAX, PublishAdmission
+from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.limits import ATOMIC_MESSAGES_MAX, BATCH_IDLE_NS_MAX
 from tests.cluster.lab import Node, Sent, add_consumer, start_stream, stream_config
-from tests.cluster.streams.test_admit import NOW_NS, STORED, Applied, capture, headers
+from tests.cluster.streams.admission.test_admit import NOW_NS, STORED, Applied, capture, headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetraft.cluster.streams.publish import Admitted
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.publishing.publish import Admitted
+    from jetraft.cluster.streams.replica.replica import StreamReplica
 
 
 def member(seq: int, *, batch: str = "b", commit: bool = False, **fields: str) -> bytes:

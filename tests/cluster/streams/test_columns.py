@@ -12,11 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import captures
-from jetraft.cluster.streams import column_gets
-from jetraft.cluster.streams._column_record import columns_record
-from jetraft.cluster.streams.batch_get import NO_LIMIT, BatchGet
-from jetraft.cluster.streams.column_gets import column_slice
-from jetraft.cluster.streams.column_request import MEDIA_TYPE, MESSAGE_BYTES_MAX, ColumnRequest, parse_column_request
+from jetraft.cluster.streams.gets import column_gets
+from jetraft.cluster.streams.gets._column_record import columns_record
+from jetraft.cluster.streams.gets.batch_get import NO_LIMIT, BatchGet
+from jetraft.cluster.streams.gets.column_gets import column_slice
+from jetraft.cluster.streams.gets.column_request import (
+    MEDIA_TYPE,
+    MESSAGE_BYTES_MAX,
+    ColumnRequest,
+    parse_column_request,
+)
 from jetraft.store.frames.keyring import Secrets
 from jetraft.store.log.start import LogOptions
 from jetraft.store.model.message import get, status

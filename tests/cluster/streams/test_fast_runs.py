@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import captures
-from jetraft.cluster.streams.admit import PublishAdmission
-from jetraft.cluster.streams.fast import APPEND, COMMIT, COMMIT_BEFORE, PING, START
+from jetraft.cluster.streams.admission.admit import PublishAdmission
+from jetraft.cluster.streams.batches.fast import APPEND, COMMIT, COMMIT_BEFORE, PING, START
 from tests.cluster.lab import stream_config
-from tests.cluster.streams.test_admit import NOW_NS, Applied, capture, headers
-from tests.cluster.streams.test_fast import reply
+from tests.cluster.streams.admission.test_admit import NOW_NS, Applied, capture, headers
+from tests.cluster.streams.batches.test_fast import reply
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.publish import Publish
+    from jetraft.cluster.streams.publishing.publish import Publish
 
 LARGE = b"x" * 200
 HEADERS = (b"", b"", b"", b"NATS/1.0\r\nOwn: 1\r\n\r\n", headers(Msg_Id="1"), headers(Required_Api_Level="99"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.streams.direct import NO_RESPONDERS
+from jetraft.cluster.streams.gets.direct import NO_RESPONDERS
 from jetraft.cluster.streams.mandate import Evidence, Mandate
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_S

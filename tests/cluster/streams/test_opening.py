@@ -8,8 +8,8 @@ import attrs
 import pytest
 import trio
 
-from jetraft.cluster.streams import replica as replica_module
-from jetraft.cluster.streams.replica import ENTRIES_AT_ONCE, StreamReplica
+from jetraft.cluster.streams.replica import replica as replica_module
+from jetraft.cluster.streams.replica.replica import ENTRIES_AT_ONCE, StreamReplica
 from jetraft.raft.engine.membership import Configuration
 from jetraft.store.disk.io import check_wanted
 from jetraft.store.frames._frame import make_record, seal

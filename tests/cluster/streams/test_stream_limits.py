@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import encode_capture
-from jetraft.cluster.streams.publish_rate import BURST_NS, PublishRate, too_fast
+from jetraft.cluster.streams.rules.publish_rate import BURST_NS, PublishRate, too_fast
 from jetraft.store.model.config import DiscardPolicy
 from tests.cluster.lab import Node, Sent, start_stream, stream_config
 

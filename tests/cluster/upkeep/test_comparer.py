@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.cluster.upkeep.comparer import Comparer
 
 KEY = StreamKey("$G", "S")

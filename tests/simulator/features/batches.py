@@ -14,7 +14,7 @@ from unittest import mock
 import attrs
 import orjson
 
-from jetraft.cluster.streams import fast
+from jetraft.cluster.streams.batches import fast
 from jetraft.store.model import message
 from jetraft.store.model.limits import BatchLimits
 from tests.simulator.features.feature import INBOX, Feature, Stored, leadership_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.api.cli.chain_tree import AuditTree
-from jetraft.cluster.streams.chain_reading import Consistency, Inclusion, read_chain
+from jetraft.cluster.streams.gets.chain_reading import Consistency, Inclusion, read_chain
 from jetraft.store.model import message
 from tests.simulator.features.batches import block
 from tests.simulator.features.coroutines import drive

@@ -22,7 +22,7 @@ from tests.simulator.world import MS, US, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from tests.simulator.host import Host
 
 LOST = 0.002

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.ports import DeliveryRun, MessageSource
     from jetraft.cluster.state.commands import ConsumerCommand, StreamCommand
-    from jetraft.cluster.streams.leader import StreamLeadership
+    from jetraft.cluster.streams.replica.leader import StreamLeadership
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.ids import NodeId
     from tests.simulator.checkers import Checker

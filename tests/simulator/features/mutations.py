@@ -24,16 +24,17 @@ from jetraft.cluster.state import machine as machine_module
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.schedules import ScheduleTable
 from jetraft.cluster.state.source_header import SourcePosition
-from jetraft.cluster.streams import atomic, batching, chain_reading
-from jetraft.cluster.streams.admit import PublishAdmission
-from jetraft.cluster.streams.atomic import AtomicBatches, Declined
-from jetraft.cluster.streams.batching import Batching
-from jetraft.cluster.streams.candidate import Candidate
-from jetraft.cluster.streams.counters import Counters
-from jetraft.cluster.streams.fast import FastBatches, Place
-from jetraft.cluster.streams.members import Members
-from jetraft.cluster.streams.publish import Known
-from jetraft.cluster.streams.scheduler import Scheduler
+from jetraft.cluster.streams.admission.admit import PublishAdmission
+from jetraft.cluster.streams.batches import atomic, batching
+from jetraft.cluster.streams.batches.atomic import AtomicBatches, Declined
+from jetraft.cluster.streams.batches.batch_members import Members
+from jetraft.cluster.streams.batches.batching import Batching
+from jetraft.cluster.streams.batches.fast import FastBatches, Place
+from jetraft.cluster.streams.gets import chain_reading
+from jetraft.cluster.streams.publishing.candidate import Candidate
+from jetraft.cluster.streams.publishing.publish import Known
+from jetraft.cluster.streams.rules.counters import Counters
+from jetraft.cluster.streams.schedules.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.store.frames._frame import records
 from jetraft.store.stream import chain as chain_module

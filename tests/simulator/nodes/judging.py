@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from tests.simulator.nodes.clients import Clients, Stream
     from tests.simulator.nodes.cluster import SimCluster
     from tests.simulator.nodes.life import Life

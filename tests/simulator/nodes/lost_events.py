@@ -16,7 +16,7 @@ from jetraft.cluster.meta.directory import ReplicaDirectory
 from jetraft.cluster.meta.leader_duties import LeaderDuties
 from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.cluster.upkeep.sweeping import Sweeper
 
 if TYPE_CHECKING:

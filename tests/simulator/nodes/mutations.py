@@ -21,9 +21,9 @@ from jetraft.cluster.requests.releases import Releases
 from jetraft.cluster.requests.service import ClusterService
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.state.machine import StreamMachine
-from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.mandate import Evidence, Mandate
-from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.cluster.streams.replica.host import StreamHost
+from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft import freshness
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.recovery.catchup import Catchup

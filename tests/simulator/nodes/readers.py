@@ -19,7 +19,7 @@ import orjson
 import trio
 
 from jetraft.cluster.state.assignment import StreamKey
-from jetraft.cluster.streams.column_request import MEDIA_TYPE
+from jetraft.cluster.streams.gets.column_request import MEDIA_TYPE
 from jetraft.raft.freshness import STALENESS_MAX_NS
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.message import get
@@ -27,7 +27,7 @@ from pyspark_jetstream.columns import parse_columns
 from tests.simulator.world import MS, ViolationError
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.cluster.streams.replica.replica import StreamReplica
     from tests.simulator.nodes.clients import Clients, Stream
     from tests.simulator.nodes.cluster import SimCluster
     from tests.simulator.nodes.life import Life

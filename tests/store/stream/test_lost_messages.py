@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jetraft.cluster.streams.admit import ENTRY_BYTES_MAX
+from jetraft.cluster.streams.admission.admit import ENTRY_BYTES_MAX
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames import _frame
 from jetraft.store.frames.cipher import SEAL_BYTES
