@@ -11,8 +11,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from importlib.metadata import distribution
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Final
 
@@ -109,7 +109,8 @@ def step_environment(root: Path) -> dict[str, str]:
     base = getattr(sys, "_base_executable", sys.executable)
     python3.write_text(f'#!/bin/sh\nexec {base} "$@"\n', encoding="utf-8")
     python3.chmod(0o755)
-    return bare_environment() | {"PATH": f"{programs}:{os.environ['PATH']}", "CFLAGS": "-O0"}  # quick rather than good
+    quick = {"CFLAGS": "-O0", "PIP_NO_COMPILE": "1"}  # rather than good
+    return bare_environment() | {"PATH": f"{programs}:{os.environ['PATH']}"} | quick
 
 
 def lend_objects(step: Instruction, own: Path) -> None:
@@ -132,22 +133,38 @@ def copy_objects(source: Path) -> None:
 
 def build_context(directory: Path) -> Path:
     """What the Dockerfile copies, with a wheelhouse of the packages that are installed here."""
-    deploy = directory / "deploy"
-    wheelhouse, requirements = deploy / "wheelhouse", deploy / "requirements"
-    for folder in (wheelhouse, requirements):
-        folder.mkdir(parents=True)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src", *FOLDERS):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).symlink_to(ROOT / name)
+    needed = map(Requirement, distribution("jetraft").requires or ())
+    plain = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    fill_deploy(directory / "deploy", {"server.txt": closure(plain).values(), "build.txt": building()})
+    return directory
+
+
+def spark_context(directory: Path) -> Path:
+    """The same for the stages of the Spark job: the packages that deploy/requirements names for it, and no others."""
+    lines = (ROOT / "deploy" / "requirements" / "spark.txt").read_text(encoding="utf-8").splitlines()
+    names = [line.partition("==")[0] for line in lines if "==" in line]
+    fill_deploy(directory / "deploy", {"spark.txt": map(distribution, names), "build.txt": building()})
+    return directory
+
+
+def building() -> list[Distribution]:
+    """What setup.py needs."""
+    return [distribution(name) for name in ("setuptools", "Cython")]
+
+
+def fill_deploy(deploy: Path, requirements: Mapping[str, Iterable[Distribution]]) -> None:
+    """The files of deploy/, with packages that are installed here as its wheelhouse and its requirements."""
+    for folder in (deploy / "wheelhouse", deploy / "requirements"):
+        folder.mkdir(parents=True)
     for path in (ROOT / "deploy").iterdir():
         if path.is_file():
             (deploy / path.name).symlink_to(path)
-    needed = map(Requirement, distribution("jetraft").requires or ())
-    plain = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-    running = [packed(each, wheelhouse) for each in closure(plain).values()]
-    building = [packed(distribution(name), wheelhouse) for name in ("setuptools", "Cython")]
-    (requirements / "server.txt").write_text(pinned(running), encoding="utf-8")
-    (requirements / "build.txt").write_text(pinned(building), encoding="utf-8")
-    return directory
+    for name, packages in requirements.items():
+        wheels = [packed(each, deploy / "wheelhouse") for each in packages]
+        (deploy / "requirements" / name).write_text(pinned(wheels), encoding="utf-8")
 
 
 def source_distributions(root: Path) -> tuple[Path, Path]:

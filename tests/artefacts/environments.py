@@ -76,12 +76,13 @@ def files_of(installed: Distribution) -> Iterator[tuple[str, Path]]:
 class Environment:
     """A virtual environment with links to packages of this one, in which wheels are installed with pip."""
 
-    def __init__(self, directory: Path) -> None:
-        """Make an empty one, without pip."""
+    def __init__(self, directory: Path, *, is_there: bool = False) -> None:
+        """Make an empty one, without pip; or take the one that is there."""
         self.directory = directory
         self.python = directory / "bin" / "python"
         self.site = directory / "lib" / PYTHON / "site-packages"
-        venv.create(directory, with_pip=False, system_site_packages=False, symlinks=True)
+        if not is_there:
+            venv.create(directory, with_pip=False, system_site_packages=False, symlinks=True)
 
     def link(self, packages: Iterable[Distribution]) -> list[Path]:
         """Let these be installed here, file by file, as some share a folder; returns the links."""
