@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
 import pytest
 
-from jetraft.cluster.streams.schedules.cron import PATTERN_CHARS_MAX, ZONE_CHARS_MAX, first_due_ns, next_due, parsed
+from jetraft.cluster.streams.schedules import cron
+from jetraft.cluster.streams.schedules.cron import (
+    PATTERN_CHARS_MAX,
+    ZONE_CHARS_MAX,
+    first_due_ns,
+    next_due,
+    parsed,
+    zone_folders,
+    zone_of,
+)
 from jetraft.store.model.gotime import format_time, parse_time
 
 S = 10**9
@@ -84,3 +96,34 @@ def test_no_long_text_is_read_or_kept() -> None:
     listed = ",".join(str(number) for number in range(60))
     assert len(pattern := f"{listed} {listed} 0-23 {listed[3:80]} * *") < PATTERN_CHARS_MAX
     assert first_due_ns(pattern, None, 0) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "*.zz", "Europe", "../zoneinfo/UTC", "/etc/localtime", "A\0B", "A" * 70_000, "Mars/Base"]
+)
+def test_a_name_that_is_no_zone_has_none(name: str) -> None:
+    assert zone_of(name) is None
+
+
+def test_zones_of_this_machine_and_of_the_package_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert zone_of("Europe/Berlin") == ZoneInfo("Europe/Berlin")
+    monkeypatch.setattr(cron, "TZPATH", ())  # a machine without zones
+    zone_folders.cache_clear()
+    try:
+        assert zone_of("Europe/Berlin") == ZoneInfo("Europe/Berlin")
+        assert len(zone_folders()) == 1
+    finally:
+        zone_folders.cache_clear()
+
+
+def test_the_files_of_zones_are_looked_for_by_name_and_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def found(name: str) -> tzinfo:
+        asked.append(name)
+        return UTC
+
+    monkeypatch.setattr(cron, "ZoneInfo", found)
+    assert zone_of("*.zz") is None
+    assert zone_of("Asia/Tokyo") is UTC
+    assert asked == ["Asia/Tokyo"]
