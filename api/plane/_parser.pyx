@@ -59,8 +59,8 @@ from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text, push_p
 
 cdef enum:
     # What a connection may bring in one turn to what is not compiled, some 10 ms: then it rests until the next one.
-    WORK_PER_TURN = 4096        # messages for a receiver in Python, most of which are handled in runs; see WORK_OF_HEADERS
-    WORK_OF_CALL = 64           # a CONNECT, or something that is denied and logged
+    WORK_PER_TURN = 4096        # messages for a receiver in Python, most of which are handled in runs; see work_of
+    WORK_OF_CALL = 64           # a CONNECT, a message to be traced, or something that is denied and logged
     ARGS_MAX = 5        # one more than any verb has, so that surplus arguments are noticed
     ARGUMENTS_BYTES_MAX = 65534     # of a line with subjects, for any max_control_line: their lengths have 16 bits
 
@@ -240,6 +240,7 @@ cdef void pass_on(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexce
     cdef Tracing tracing = TRACE_OFF
     cdef bint again
     if msg.hdr_len and asks_for_trace(plane, msg):
+        plane.work += WORK_OF_CALL
         tracing = plane.begin_trace(plane, conn, NULL, conn.acct, msg)
     if tracing == TRACE_DROPPED:
         return

@@ -22,8 +22,6 @@ from tests.scaling import metered
 from tests.scaling.cases import Case
 
 STEP_NS_MAX: Final = 20_000_000  # of processor time, in which nobody else is served
-# In the short form, on a machine of any speed: what holds a server takes seconds, and `make bench-scaling` measures.
-STEP_NS_MAX_ANYWHERE: Final = 60_000_000
 COUNTED_NS_MIN: Final = 5_000_000  # below this, growth says nothing
 GROWTH_SLACK: Final = 2.0  # above n log n: caches miss more often
 TRIES: Final = 3
@@ -208,7 +206,7 @@ class Meter:
             if pongs and got >= answers:
                 return
 
-    def curve(self, case: Case, sizes: Sequence[int], step_ns_max: int = STEP_NS_MAX) -> list[Cost]:
+    def curve(self, case: Case, sizes: Sequence[int]) -> list[Cost]:
         """The costs of a case at these sizes: again where it is found too slow, and the least of what was found."""
         if not case.grows:
             sizes = sizes[:1]
@@ -221,17 +219,17 @@ class Meter:
                 old = least.get(size, cost)
                 longest = min(old, cost, key=lambda one: one.longest_ns)
                 least[size] = Cost(size, min(old.total_ns, cost.total_ns), longest.longest_ns, longest.task)
-            if not faults(list(least.values()), step_ns_max):
+            if not faults(list(least.values())):
                 break
         return list(least.values())
 
 
-def faults(costs: Sequence[Cost], step_ns_max: int = STEP_NS_MAX) -> list[str]:
+def faults(costs: Sequence[Cost]) -> list[str]:
     """What is wrong with the costs of one case."""
     found = [
         f"n = {cost.size:,}: a step of {cost.longest_ns / 1e6:.1f} ms ({cost.task})"
         for cost in costs
-        if cost.longest_ns > step_ns_max
+        if cost.longest_ns > STEP_NS_MAX
     ]
     for less, more in itertools.pairwise(costs):
         allowed = GROWTH_SLACK * more.size * math.log2(more.size) / (less.size * math.log2(less.size))

@@ -10,7 +10,7 @@ from jetraft.store.model.config import CreateConsumerRequest, StreamConfigReques
 from jetraft.store.model.jsoncodec import WireObject
 from jetraft.store.model.requests import JSApiMsgGetRequest
 from tests.scaling.cases import Case, all_cases, body_class
-from tests.scaling.measure import SHORT, STEP_NS_MAX_ANYWHERE, Cost, faults, filled
+from tests.scaling.measure import SHORT, Cost, faults, filled
 
 SIZES = (10, 1_000)
 SAMPLE = 6  # each so many-th of the cases with lists: `make bench-scaling` has all, at more sizes, and in a full server
@@ -22,8 +22,7 @@ def test_lists_patterns_and_bursts_cost_no_more_than_n_log_n(tmp_path: Path) -> 
     slow: list[str] = []
     with filled(tmp_path, SHORT) as meter:
         for case in cases:
-            costs = meter.curve(case, SIZES, STEP_NS_MAX_ANYWHERE)
-            slow += [f"{case.name}: {fault}" for fault in faults(costs, STEP_NS_MAX_ANYWHERE)]
+            slow += [f"{case.name}: {fault}" for fault in faults(meter.curve(case, SIZES))]
             assert meter.server.running.running, case.name
     assert slow == []
 
