@@ -143,7 +143,7 @@ def build_context(directory: Path) -> Path:
 
 
 def spark_context(directory: Path) -> Path:
-    """The same for the stages of the Spark job: the packages that deploy/requirements names for it, and no others."""
+    """A context for the stages of the Spark job: exactly the packages that deploy/requirements names for it."""
     lines = (ROOT / "deploy" / "requirements" / "spark.txt").read_text(encoding="utf-8").splitlines()
     names = [line.partition("==")[0] for line in lines if "==" in line]
     fill_deploy(directory / "deploy", {"spark.txt": map(distribution, names), "build.txt": building()})

@@ -38,7 +38,7 @@ def image(artefacts: Artefacts, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """Where a server has messages in the stream ORDERS."""
+    """The address of a server that has messages in the stream ORDERS."""
     try:
         ensure_java()
     except JavaMissingError as error:
