@@ -1,5 +1,5 @@
 """A replica of a stream on this node: its log, its group, and the duties of its role.
 
-`replica` joins store, group and state machine; `leader` lives for one term; `host` starts and stops replicas. What
-replicas need in the background (expiry, republishing, clearing leftovers) proposes entries like any client.
+`replica` joins store, group and state machine; `leader` lives for one term; `host` starts and stops replicas.
+Work in the background (expiry, republishing, clearing leftovers) proposes entries like any client.
 """
