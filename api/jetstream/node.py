@@ -50,6 +50,7 @@ from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
 if TYPE_CHECKING:
+    from jetraft.api.jetstream.dashboard import DashboardLists
     from jetraft.api.jetstream.prompt_gets import PromptCalls
     from jetraft.cluster.upkeep.retreat import Retreat
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
@@ -395,6 +396,13 @@ class JetStreamNode:
             cache=self.cache.statistics(),
             disk=self._disk.latency.statistics(),
         )
+
+    def dashboard(self) -> "DashboardLists":
+        """The lists of the dashboard."""
+        from jetraft.api.jetstream.dashboard import DashboardLists  # noqa: PLC0415  only servers with a monitor
+
+        with_jetstream = self._setting.accounts.with_jetstream
+        return DashboardLists(node=self.node, accounts_with_jetstream=with_jetstream, clock=self._clock)
 
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""

@@ -96,7 +96,7 @@ class MonitorServer:
                 return False
         assert request is not None
         page = await self._page_in_turn(request)
-        headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
+        headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body))), *page.headers]
         await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
         if request.method != b"HEAD":
             await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")

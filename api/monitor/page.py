@@ -15,6 +15,7 @@ class Page:
     body: bytes
     status: int = 200
     content_type: str = JSON_TYPE
+    headers: tuple[tuple[str, str], ...] = ()  # beside its type and length
 
 
 Handler = Callable[[dict[str, str]], Page | Awaitable[Page]]

@@ -5,7 +5,7 @@ missing, and pages about what has no counterpart here are refused with the reaso
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import orjson
@@ -43,6 +43,9 @@ from jetraft.api.session import ServerIdentity
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 
+if TYPE_CHECKING:
+    from jetraft.api.monitor.ui.lists import JetStreamLists  # which servers without a monitoring port do not load
+
 NO_RUNTIME: Final = "the variables of Go's runtime have no counterpart here; /varz has this server's figures"
 UNLINKED: Final = ("/", "/debug/vars")  # the page of the links itself, and one that is always refused
 NO_PROFILES: Final = "profiles of Go's runtime have no counterpart here"
@@ -68,6 +71,9 @@ class JetStreamStatus(JetStreamFigures, Protocol):
 
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""
+
+    def dashboard(self) -> "JetStreamLists":
+        """The lists of the dashboard."""
 
 
 @attrs.frozen(kw_only=True)
@@ -193,10 +199,11 @@ class Pages:
         return self._head() | {"leafnodes": len(rows), "leafs": rows}
 
     def root(self, _arguments: dict[str, str]) -> Page:
-        """Links to the other pages."""
+        """Links to the dashboard and to the other pages."""
         import html  # noqa: PLC0415  a table of 2,000 names for one page
 
-        links = "".join(f'<a href=".{path}">{path[1:]}</a><br/>' for path in self.table() if path not in UNLINKED)
+        shown = ["/ui", *(path for path in self.table() if path not in UNLINKED)]
+        links = "".join(f'<a href=".{path}">{path[1:]}</a><br/>' for path in shown)
         name = html.escape(self.identity.server_name)
         body = f"<html><head><title>jetraft {name}</title></head><body><h1>jetraft {name}</h1>{links}</body></html>"
         return Page(body=body.encode(), content_type="text/html; charset=utf-8")

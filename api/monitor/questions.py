@@ -36,6 +36,8 @@ STATES: Final = {"": 0, "open": 0, "closed": 1, "any": 2, "all": 2}
 INT_DIGITS_MAX: Final = 18
 STREAMS_MAX: Final = 1000  # of /metrics, which is made in one turn
 CONSUMERS_SHOWN: Final = 200
+ROWS_SHOWN: Final = 100  # of the lists of the dashboard
+ROWS_MAX: Final = 500
 CONSUMERS_MAX: Final = 1000
 
 T = TypeVar("T")
@@ -199,6 +201,34 @@ class MetricsQuestion:
     def consumers_max(self) -> int:
         """How many consumers are shown at most."""
         return min(max(self.consumers, 0), CONSUMERS_MAX)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListQuestion:
+    """The lists of the dashboard, over HTTP only: a part of the rows, those whose names have the words of `filter`."""
+
+    acc: str = asked(TEXT, "", query="acc")
+    stream: str = asked(TEXT, "", query="stream")
+    filter: str = asked(TEXT, "", query="filter")
+    sort: str = asked(TEXT, "", query="sort")
+    descending: bool = asked(FLAG, default=False, query="desc")
+    offset: int = asked(INT, 0, query="offset")
+    limit: int = asked(INT, ROWS_SHOWN, query="limit")
+
+    @property
+    def first(self) -> int:
+        """The number of the first row, from 0."""
+        return max(self.offset, 0)
+
+    @property
+    def rows_max(self) -> int:
+        """How many rows are shown at most."""
+        return min(max(self.limit, 0), ROWS_MAX)
+
+    def is_named(self, *names: str) -> bool:
+        """Whether one of the names has what is looked for, in whatever case."""
+        wanted = self.filter.casefold()
+        return not wanted or any(wanted in name.casefold() for name in names)
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -36,6 +36,7 @@ WITH_HEADERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {  # without wh
     "Nats-Batch-Sequence": (("Nats-Batch-Id", "b"),),
     "Nats-Batch-Id": (("Nats-Batch-Sequence", "1"),),
 } | {f"Nats-Schedule-{word}": (("Nats-Schedule", "@every 1h"),) for word in ("Target", "Source", "TTL", "Time-Zone")}
+DASHBOARD_LISTS: Final = ("/ui/streams", "/ui/stream", "/ui/consumers", "/ui/accounts", "/ui/groups")
 MANY: Final = (
     "subjects)",
     "patterns",
@@ -358,6 +359,7 @@ def page_cases() -> Iterator[Case]:
     kinds = Pages(**nobody).kinds
     asked = {path: kinds[name].question for path, name in PATHS.items() if name in kinds}
     asked |= {"/metrics": questions.MetricsQuestion, "/healthz": questions.HealthQuestion}
+    asked |= dict.fromkeys(DASHBOARD_LISTS, questions.ListQuestion)
     for path, cls in asked.items():
         flags = []
         for field in attrs.fields(cls):
