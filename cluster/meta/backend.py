@@ -154,9 +154,13 @@ class MetaBackend(Generic[R]):
         self._directory.note([key for key in keys if self._directory.get(key) is None])
 
     async def _compare(self) -> dict[str, str]:
-        """Note each stream whose replica is not what its row says; return those, and what could not be started."""
+        """Note each stream whose replica is not what its row says, or whose log is to be replaced.
+
+        Returns those, and what could not be started.
+        """
         different = []
-        for number, key in enumerate(list({**self._machine.table.streams, **self._directory.started()})):
+        noted = {**self._machine.table.streams, **self._directory.started(), **self._reopenings}
+        for number, key in enumerate(list(noted)):
             if number % SLICE == SLICE - 1:
                 await trio.lowlevel.checkpoint()
             if self._is_different(key):
@@ -170,6 +174,8 @@ class MetaBackend(Generic[R]):
         """Whether what runs is not what the row says, and nothing is under way about it."""
         if key in self._directory.dirty or key in self._directory.working or key in self._directory.unstarted:
             return False
+        if key in self._reopenings:
+            return True
         row, running = self._machine.table.get(key), self._directory.running(key)
         wanted = row if row is not None and self._node_id in row.holders else None
         return wanted is not (None if running is None else running.assignment) and (

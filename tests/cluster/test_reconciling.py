@@ -33,7 +33,7 @@ from jetraft.store.model.signal import Signal
 from tests.cluster.inprocess import InProcessCluster
 from tests.cluster.lab import Node, start_stream, stream_config
 from tests.cluster.meta.makers import ACCOUNT, assign, config, entry
-from tests.cluster.meta.test_backend import Bench, S
+from tests.cluster.meta.test_backend import Bench, S, swap_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -334,6 +334,21 @@ async def test_what_waits_for_the_table_is_tried_again_though_nobody_tells(
     bench.host.fails = False
     await trio.sleep(SOON_S)
     assert bench.calls() == ["start g1"]
+
+
+async def test_a_log_is_replaced_though_the_note_of_it_was_lost(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked for the other log waits for it: a filling that does so for ever keeps its replica out of the group."""
+    del autojump_clock
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    nursery.start_soon(bench.backend.comparison.run)
+    await bench.apply(assign("S", group="g1"))
+    without_first_call(monkeypatch, bench.directory, "note")
+    with trio.fail_after(SOON_S):
+        await bench.backend.reopen(swap_of(bench))
+    assert bench.calls() == ["start g1", "reopen g1"]
 
 
 async def test_what_is_not_started_for_long_is_named(
