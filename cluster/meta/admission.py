@@ -13,6 +13,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
@@ -94,7 +95,8 @@ class NodeAdmission:
         founders = self._bootstrap.founded
         assert founders is not None
         self.is_outside = True
-        again = partial(self._logs.begin_again, self._wish(founders), "this server was removed from the meta group")
+        wish = attrs.evolve(self._wish(founders), admit=partial(self._admitted, founders, forgot_groups=False))
+        again = partial(self._logs.begin_again, wish, "this server was removed from the meta group")
         opened = await self._until_open(again)
         self._meta_replica.take(founders, opened, open_again=partial(self._open_wished, founders))
 
@@ -165,11 +167,13 @@ class NodeAdmission:
         assert self._mesh is not None
         return sorted(peer for peer, info in self._mesh.peers.items() if info.up)
 
-    async def _admitted(self, founders: Founders) -> MemberAdmission:
+    async def _admitted(self, founders: Founders, *, forgot_groups: bool = True) -> MemberAdmission:
         """Ask to be admitted, and write down that this node is, before its log begins. Raises JoinPendingError.
 
         What was lost of the ledger with the log, if that was the reason, may have named groups in memory, of which
-        nothing else tells. So every group up to now may know a self of this node that it has forgotten.
+        nothing else tells. So every group up to now may know a self of this node that it has forgotten. A server that
+        was removed and returns has forgotten none (`forgot_groups`): a group that is not in its ledger was never here,
+        and its stream, if this server is its only holder, is founded now as it would have been before.
         """
         assert self._joining is not None
         self.is_outside = True
@@ -177,7 +181,7 @@ class NodeAdmission:
         admission = await self._joining.ask(
             META_GROUP, founders.incarnation, own=self._node_id, others=self._linked(), begins=Begins.NEVER
         )
-        await self._bootstrap.joined(founders, admission.commit_index)
+        await self._bootstrap.joined(founders, admission.commit_index if forgot_groups else 0)
         return admission
 
     async def _set_aside(self, founders: Founders, error: Exception) -> None:

@@ -102,11 +102,18 @@ class Bootstrap:
 
     @property
     def joined_index(self) -> int:
-        """The index of the meta log when this store joined it with an empty memory; 0 for a founder's."""
+        """Groups up to this index of the meta log may know a self of this node that its store has forgotten.
+
+        The index when the store joined with an empty memory; 0 for a founder's, 1 when it was admitted again with all
+        that it had of other groups (no stream begins at the first index).
+        """
         return self._record.joined_index
 
     async def joined(self, founders: Founders, index: int) -> None:
-        """This node was admitted to the group of these founders, at that index of its log. Durable when it returns."""
+        """This node was admitted to the group of these founders. Durable when it returns.
+
+        `index` is that of the meta log, up to which groups may know a forgotten self of this node; 0 for none.
+        """
         joined_index = max(1, index, self._record.joined_index)
         await self._write(attrs.evolve(self._record, founded=founders, joined_index=joined_index))
         self._outside = False

@@ -51,7 +51,7 @@ class Story:
         self.is_noted = False  # the ledger says that the group may know a self that is gone
         self.refusals = refusals  # of the leader, before it admits
         self.joined_index = 0
-        self.elsewhere = FOUNDERS
+        self.elsewhere = self.founded = FOUNDERS
         wire = Wire()
         wire.link(N1, N2, N3)
         self.admission = NodeAdmission(
@@ -191,6 +191,21 @@ async def test_a_log_of_no_use_is_given_up_only_when_it_is_noted_that_its_promis
         "taken, as a learner",
     ]
     assert not story.admission.is_outside
+
+
+async def test_a_removed_server_that_returns_has_forgotten_no_group() -> None:
+    """A stream of one replica that was assigned to it, and that it never had, is founded; it would wait for ever."""
+    story = Story()
+    await story.arrive()
+    story.events.clear()
+    await story.admission.rejoin()
+    assert story.events == [
+        "waits",
+        "asks, outside",
+        "written down: joined at 0",
+        "set aside",
+        "taken, as a learner",
+    ]
 
 
 async def test_who_has_set_its_log_aside_in_an_earlier_life_has_to_be_admitted() -> None:

@@ -71,6 +71,19 @@ async def test_a_server_that_stands_alone_founds_at_once_and_remembers() -> None
     assert again.founded == founders_of("", [N1])
 
 
+async def test_who_is_admitted_again_knows_whether_its_store_has_forgotten_groups() -> None:
+    disk = Disk()
+    alone = Bootstrap(record=load_record(disk, node_id=N1, cluster=""), mesh=None, expected=1, file=disk)
+    founders = await alone.run()
+    assert founders is not None
+    joined = []
+    for index in (0, 7, 0):
+        await alone.joined(founders, index)
+        again = Bootstrap(record=load_record(disk, node_id=N1, cluster=""), mesh=None, expected=1, file=disk)
+        joined.append(again.joined_index)
+    assert joined == [1, 7, 7]  # 1: it is no founder's any more, and no stream begins at the first index
+
+
 async def test_nothing_is_founded_while_a_configured_node_is_missing(autojump_clock: trio.testing.MockClock) -> None:
     wire = Wire()
     wire.link(N1, N2)
