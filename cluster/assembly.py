@@ -34,6 +34,7 @@ from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.streams.replica.mandates import Mandates
+from jetraft.cluster.upkeep.quarantine import GroupHere, Quarantine
 from jetraft.cluster.upkeep.supervisor import Supervisor
 from jetraft.cluster.upkeep.sweeping import Sweeper
 from jetraft.raft.recovery.catchup import Catchup
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
     from jetraft.store.disk.space import SpaceWatch
+    from jetraft.store.ledger.ledger_records import GroupKey
+    from jetraft.store.model.ids import NodeId
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -101,6 +104,7 @@ class Parts:
     room: RoomKeeper
     memory: MemoryKeeper | None
     template_publishes: TemplatePublishes
+    quarantine: Quarantine
     sweeper: Sweeper
     catchup: Catchup | None
     handovers: Handovers | None
@@ -117,6 +121,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         stored.profile, view=shared.view, mesh=mesh, held=shared.held_bytes, is_short=shared.is_short
     )
     reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
+    quarantine = _quarantine(setting, ports, shared, logs)
     supervisor = Supervisor(
         setting,
         ports,
@@ -155,14 +160,26 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         room=_room_keeper(ports, space, supervisor, _news(ports, shared, logs)),
         memory=_memory_keeper(ports, directory),
         template_publishes=requests.template_publishes,
-        sweeper=Sweeper(
-            machine,
-            is_current=partial(is_table_current, requests.currency, requests.lease),
-            empty_trash=partial(run_blocking, ports.node_dir.empty_trash),
-            sweep=partial(sweep, replicas.adoption, directory, replicas.backend),
-        ),
+        quarantine=quarantine,
+        sweeper=_sweeper(ports, shared, requests, replicas, quarantine),
         catchup=None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=reopen),
         handovers=requests.handovers,
+    )
+
+
+def _quarantine(setting: NodeSetting, ports: NodePorts, shared: Shared, logs: Logs) -> Quarantine:
+    state_of = partial(_group_here, shared, logs.meta_replica, setting.node_id)
+    return Quarantine(ports.node_dir, clock=ports.clock, state_of=state_of)
+
+
+def _sweeper(
+    ports: NodePorts, shared: Shared, requests: Requests, replicas: Replicas, quarantine: Quarantine
+) -> Sweeper:
+    return Sweeper(
+        shared.machine,
+        is_current=partial(is_table_current, requests.currency, requests.lease),
+        empty_trash=partial(run_blocking, ports.node_dir.empty_trash),
+        sweep=partial(sweep, replicas.adoption, shared.directory, replicas.backend, quarantine),
     )
 
 
@@ -240,10 +257,31 @@ async def is_table_current(currency: Currency, lease: TableLease) -> bool:
 
 
 async def sweep(
-    adoption: Adoption | None, directory: ReplicaDirectory[StreamReplica], backend: MetaBackend[StreamReplica]
+    adoption: Adoption | None,
+    directory: ReplicaDirectory[StreamReplica],
+    backend: MetaBackend[StreamReplica],
+    quarantine: Quarantine,
 ) -> None:
-    """Delete what was removed, after what the meta log has lost was taken back."""
+    """Delete what was removed, after what the meta log has lost was taken back; and copies that are of no use."""
     if adoption is not None:
         await adoption.run()
     await directory.settle()
     await backend.sweep()
+    await quarantine.look()
+
+
+def _group_here(shared: Shared, meta_replica: MetaReplica, node_id: NodeId, key: GroupKey) -> GroupHere:
+    """What a group is on this node; the table is current."""
+    if key[0] == META_GROUP:
+        meta = meta_replica.group
+        if meta is None:
+            return GroupHere(is_assigned=True)
+        is_whole = meta.failed is None and not meta.log.damaged_entries
+        return GroupHere(is_assigned=True, is_whole=is_whole, has_others=len(meta.members) > 1)
+    rows = shared.machine.table.streams.values()
+    row = next((row for row in rows if (row.group_id, row.incarnation) == key), None)
+    if row is None or node_id not in row.holders:
+        return GroupHere(is_assigned=False)
+    replica = shared.directory.get(row.key)
+    is_whole = replica is not None and replica.is_whole
+    return GroupHere(is_assigned=True, is_whole=is_whole, has_others=len(row.holders) > 1)

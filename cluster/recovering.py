@@ -32,7 +32,8 @@ from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.kept_ages import AGES_VALUE
-from jetraft.store.ledger.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
+from jetraft.store.ledger.node_dir import IDENTITY_NAME, NodeDir, peek_identity
+from jetraft.store.ledger.quarantine import GROUPS_NAME
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import BEGUN_BYTES_MAX, LogOptions
 from jetraft.store.model.ids import node_id_of

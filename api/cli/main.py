@@ -1,9 +1,10 @@
 """The `jetraft` command: reads flags and configuration, then runs the server until a signal stops it.
 
-`jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py); `jetraft recover` makes groups
-available again without a majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py),
-`jetraft backup` and `jetraft restore` keep streams in a directory (cli/backup.py), `jetraft chain verify` recomputes
-the head of a chained stream (cli/chain.py).
+`jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py), `jetraft quarantine` lists and
+removes what one keeps for inspection (cli/quarantine.py); `jetraft recover` makes groups available again without a
+majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py), `jetraft backup` and `jetraft
+restore` keep streams in a directory (cli/backup.py), `jetraft chain verify` recomputes the head of a chained stream
+(cli/chain.py).
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
@@ -25,6 +26,7 @@ USAGE_ERROR = 2
 COMMANDS = {  # and the module whose `main` takes the name of the command, and its words
     "inspect": "jetraft.api.cli.inspect",
     "verify": "jetraft.api.cli.inspect",
+    "quarantine": "jetraft.api.cli.quarantine",
     "recover": "jetraft.api.cli.recover",
     "export": "jetraft.api.cli.export",
     "backup": "jetraft.api.cli.backup",

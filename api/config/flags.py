@@ -176,6 +176,7 @@ def help_text(program: str = "jetraft") -> str:
         f"Usage: {program} [options]             run a server",
         f"       {program} inspect DIR           print the contents of a store directory",
         f"       {program} verify DIR            check a store directory for damage",
+        f"       {program} quarantine DIR        list or remove what a store keeps of damaged logs for inspection",
         f"       {program} recover DIR           continue groups that have permanently lost their majority",
         f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
         f"       {program} export FILE           write a stream of running servers to a Parquet file",

@@ -53,6 +53,7 @@ def _totals(
 ) -> dict[str, int]:
     stats, raft = jsz.stats(), jsz.manager.statistics()
     scrub = jsz.node.supervisor.statistics().scrub
+    quarantine = jsz.node.parts.quarantine.statistics()
     return {
         "memory": stats["memory"],
         "storage": stats["storage"],
@@ -80,6 +81,7 @@ def _totals(
         "cache_hits": cache.hits + cache.window_hits,
         "cache_misses": cache.misses,
         "blocks_damaged": scrub.blocks_damaged,
+        "quarantine": quarantine.bytes,
     }
 
 

@@ -80,6 +80,7 @@ TOTALS: Final = (
     ("cache_bytes", "jetraft_cache_bytes", "gauge", "Bytes in the block cache."),
     ("cache_hits", "jetraft_cache_hits_total", "counter", "Reads that the block cache answered."),
     ("cache_misses", "jetraft_cache_misses_total", "counter", "Reads that went to a file."),
+    ("quarantine", "jetraft_quarantine_bytes", "gauge", "Bytes that are kept of what could not be used."),
     ("blocks_damaged", "jetraft_scrub_damaged_blocks_total", "counter", "Blocks that a scrub has found damaged."),
 )  # fmt: skip
 

@@ -42,7 +42,8 @@ from jetraft.store.inspection.sealed import SealedParts, look
 from jetraft.store.ledger import file, ledger, legacy
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
-from jetraft.store.ledger.node_dir import GROUPS_NAME, IDENTITY_VALUE
+from jetraft.store.ledger.node_dir import IDENTITY_VALUE
+from jetraft.store.ledger.quarantine import GROUPS_NAME
 from jetraft.store.model import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import StoreError

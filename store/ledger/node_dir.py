@@ -29,6 +29,7 @@ from jetraft.store.ledger.file import merge, parse
 from jetraft.store.ledger.ledger import NAMES, Ledger
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.legacy import HARD_STATE_NAMES
+from jetraft.store.ledger.quarantine import ASIDE_NAME, GROUPS_NAME, key_of
 from jetraft.store.model.ids import GroupId, NodeId, node_id_of
 from jetraft.store.port import StoreCorrupt, StoreRefused
 
@@ -36,9 +37,7 @@ log = logging.getLogger(__name__)
 
 IDENTITY_NAME: Final = "node.json"
 LOCK_NAME: Final = "lock"
-GROUPS_NAME: Final = "groups"
 TRASH_NAME: Final = "trash"
-QUARANTINE_NAME: Final = "quarantine"
 IDENTITY_VALUE: Final = "node"  # in the ledger
 OLD_VALUES: Final = ("meta.record",)  # small files in format 2
 OLD_NOTED_FILE: Final = "memory-groups.json"
@@ -128,7 +127,7 @@ class NodeDir:
 
     def _move_aside(self, group_id: GroupId, incarnation: int) -> None:
         disk, source = self.disk, self.group(group_id, incarnation)
-        target = self.root / QUARANTINE_NAME / source.name
+        target = self.root / ASIDE_NAME / source.name
         if not disk.exists(source):
             return
         disk.make_directory(target.parent)
@@ -293,9 +292,9 @@ def _noted(disk: Disk, root: Path) -> list[bytes]:
 def _groups(disk: Disk, root: Path) -> Iterator[GroupKey]:
     """Every group that has a directory."""
     for name in disk.list_directory(root / GROUPS_NAME):
-        group_id, _, incarnation = name.rpartition(".")
-        if group_id and incarnation.isdigit():
-            yield GroupId(group_id), int(incarnation)
+        key = key_of(name)
+        if key is not None:
+            yield key
 
 
 def _is_of_format_2(disk: Disk, root: Path, key: GroupKey) -> bool:

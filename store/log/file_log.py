@@ -341,6 +341,13 @@ class FileLog:
         """
         self.upkeep.erase_record(block, frame_offset, record_offset)
 
+    def drop_copies(self) -> None:
+        """Remove the copies of damaged bytes that are kept in the group's directory (store/ledger/quarantine.py).
+
+        Durable when `durable_token` reaches the token.
+        """
+        self.upkeep.drop_copies()
+
     # Damage.
 
     @property

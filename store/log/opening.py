@@ -22,6 +22,7 @@ from jetraft.store.frames.format import (
     ERASE_NAME,
     GENERATION_PREFIX,
     MARK_BYTES,
+    UNRECORDED_NAME,
     Identity,
     block_name,
     generation_name,
@@ -41,7 +42,6 @@ from jetraft.store.port import HardState, HardStateLost, StoreFailed
 
 log_ = logging.getLogger(__name__)
 
-UNRECORDED_NAME: Final = "unrecorded"
 
 _NOTHING = GroupState()
 _NOTHING_FOUND: Final = Recovered(

@@ -54,6 +54,12 @@ class BlockUpkeep:
         frame = erasure.erased(self._reader.frame(self._blocks.numbered(block), frame_offset), record_offset)
         self._rewrite(block, frame_offset, frame, is_invalidated=False)
 
+    def drop_copies(self) -> None:
+        """See FileLog. A log that has failed drops them when the entry is applied again."""
+        if self._state.failed is None:
+            self._state.write_queue.drops_copies = True
+            self._state.token += 1
+
     def invalidate(self, block: int, frame_offset: int) -> None:
         """Damage a frame that differs from that of most members, so that the next opening repairs it (decision 27).
 

@@ -12,6 +12,7 @@
      durable; nothing waits for the mark itself;
    - frames that are overwritten: fsync of growing blocks (with their marks, so that what a crash leaves of a frame does
      not look like a torn tail), the journal, fsync, directory, the frames, fsync;
+   - what is kept of damaged bytes, if something was erased: the names are removed, and the directories synced;
    - the checkpoint under a temporary name, fsync, rename;
    - the log's directory.
 2. `records`: the ledger takes what exists from now on and must be there at the next start. One ledger batch serves all
@@ -38,6 +39,8 @@ from jetraft.store.frames.format import (
     ERASE_NAME,
     FRAME_KIND_AT,
     MARK_BYTES,
+    QUARANTINE_NAME,
+    UNRECORDED_NAME,
     BlockHead,
     Identity,
     Kind,
@@ -130,6 +133,7 @@ class WriteQueue:
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that no longer grow
     rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
+    drops_copies: bool = False  # what is kept of damaged bytes goes, as something was erased
     checkpoint: Checkpoint | None = None
     dropped: index_ranges.Ranges | None = None
     unlink: list[Path] = attrs.field(factory=list)
@@ -146,7 +150,7 @@ class WriteQueue:
             return False
         if self.founding is not None or self.facts or self.begun or self.retired or self.rewrites:
             return False
-        if self.unlink or self.close or self.new_directories:
+        if self.drops_copies or self.unlink or self.close or self.new_directories:
             return False
         segments = self.segments
         if len(segments) == 1:
@@ -220,6 +224,8 @@ def fill(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[in
         _add_segment(batch, disk, segment, identity)
     if write_queue.rewrites:
         _add_rewrites(batch, write_queue, place, directory(log), opened)
+    if write_queue.drops_copies:
+        _add_removal_of_copies(batch, place, opened)
     if write_queue.checkpoint is not None:
         name = checkpoint_name(write_queue.checkpoint.index)
         data = checkpoint_file.pack(write_queue.checkpoint, identity, place.cipher)
@@ -243,9 +249,10 @@ def begin_in_ledger(write_queue: WriteQueue, place: LogPlace, bytes_max: int) ->
         return []
     if [kind for kind in (frame[FRAME_KIND_AT] for frame in segment.frames) if kind != Kind.NOOP] not in BEGINNINGS:
         return []
-    if write_queue.checkpoint is not None or write_queue.dropped is not None or write_queue.rewrites:
+    asks_for_files = write_queue.checkpoint is not None or write_queue.dropped is not None or write_queue.rewrites
+    if asks_for_files or write_queue.drops_copies or write_queue.retired or write_queue.unlink or write_queue.close:
         return []
-    if write_queue.retired or write_queue.unlink or write_queue.close or (state is not None and state.expects_files):
+    if state is not None and state.expects_files:
         return []
     write_queue.begun, write_queue.segments = tuple(segment.frames), []
     return [segment]
@@ -266,7 +273,7 @@ def is_first_step(queue: WriteQueue, place: LogPlace, *, is_alone: bool) -> bool
         return False
     if queue.checkpoint is not None or queue.dropped is not None or queue.segments or queue.new_directories:
         return False
-    return not (queue.retired or queue.rewrites or queue.unlink or queue.close)
+    return not (queue.retired or queue.rewrites or queue.drops_copies or queue.unlink or queue.close)
 
 
 def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
@@ -366,6 +373,17 @@ def _add_rewrites(batch: Batch, write_queue: WriteQueue, place: LogPlace, log_fd
         batch.write(fd, [rewrite.frame], rewrite.offset)
         batch.sync_data(fd)
     batch.unlink(bytes(journal))
+
+
+def _add_removal_of_copies(batch: Batch, place: LogPlace, opened: list[int]) -> None:
+    """Remove what is kept of damaged bytes in the group's directory. The directories stay, empty."""
+    for directory in (place.group / QUARANTINE_NAME, place.group / UNRECORDED_NAME):
+        names = place.disk.list_directory(directory)
+        for name in names:
+            batch.unlink(bytes(directory / name))
+        if names:
+            opened.append(place.disk.open_directory(directory))
+            batch.sync(opened[-1])
 
 
 def _add_replacement(batch: Batch, disk: Disk, path: Path, data: bytes, opened: list[int]) -> None:

@@ -55,6 +55,10 @@ class RecordEraser(Protocol):
         """Rewrite the frame with the record's payload zeroed and a new checksum."""
         ...
 
+    def drop_copies(self) -> None:
+        """Remove what is kept of damaged bytes: what was erased may be among them."""
+        ...
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class StoreStatistics:
@@ -163,6 +167,7 @@ class StreamStore(IndexedStream):
     def _remove(self, seqs: Iterable[int], *, erase: bool) -> list[int]:
         if not (erase and isinstance(self._log, RecordEraser)):
             return self._index.remove_many(seqs)
+        self._log.drop_copies()  # also of a message that is lost: what was damaged of it is kept there
         removed = []
         for seq in seqs:
             place = self._index.place(seq)

@@ -339,7 +339,7 @@ async def test_what_waits_for_the_table_is_tried_again_though_nobody_tells(
 async def test_a_log_is_replaced_though_the_note_of_it_was_lost(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asked for the other log waits for it: a filling that does so for ever keeps its replica out of the group."""
+    """Whoever asked for the other log waits for it: a filling that did so for ever kept its replica out."""
     del autojump_clock
     bench = Bench()
     await nursery.start(bench.backend.run)

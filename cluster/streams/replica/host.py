@@ -18,6 +18,7 @@ from jetraft.cluster.replica_logs import ReplicaLogs, Wish, has_checkpoints, mem
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
 from jetraft.store.disk.io import run_blocking
+from jetraft.store.ledger import quarantine
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import StorageType
@@ -149,7 +150,10 @@ class StreamHost:
         self.logs.close(replica.group.log, (replica.group.group_id, replica.group.incarnation))
 
     async def discard(self, group_id: GroupId) -> None:
-        """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError."""
+        """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError.
+
+        What was kept of it for inspection goes too.
+        """
         self.repairs.forget(group_id)
         self.forget_admission(group_id)
         if self.saved_rows is not None:
@@ -160,6 +164,7 @@ class StreamHost:
                 trashed = self.node_dir.rename_into_trash(group_id, incarnation)
                 if trashed is not None:
                     await run_blocking(partial(self.node_dir.remove, trashed))
+        await run_blocking(partial(quarantine.remove_aside, self.node_dir.disk, self.node_dir.root, group_id))
         await self.memory_groups.forget(group_id)
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:

@@ -223,6 +223,11 @@ class StreamReplica:
         await self.group.settled()
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its log is undamaged and it has what is committed, as far as it knows now."""
+        return not self._log.damaged_entries and self.statistics().mandate.may_read
+
+    @property
     def is_settled(self) -> bool:
         """Whether nothing that it has taken is on its way."""
         return self.group.is_settled

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulator.nodes.life import Life
 
 SETTLED_WITHIN_S = 12.0
-COMPARED_WITHIN_S = 150.0  # where half of the events are lost: five looks at all replicas (cluster/upkeep/replica_duties.py)
+COMPARED_WITHIN_S = 150.0  # where half of the events are lost: five looks at all replicas (replica_duties.py)
 MENDED_WITHIN_S = 12.0
 SWEPT_WITHIN_S = 70.0  # SWEEP_S of cluster/node.py, and a little
 LOOK_S = 0.1

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.files import replace_file
 from jetraft.store.frames import _frame
 from jetraft.store.frames.format import FORMAT_VERSION, RECORD_HAS_MSG_ID, FileKind, Identity, Kind, pack_envelope
 from jetraft.store.log.erasure import Rewrite, erased, finish, pack
@@ -287,3 +288,40 @@ def test_a_journal_of_a_newer_server_is_left_for_it(monkeypatch: pytest.MonkeyPa
         opened(disk)
 
     assert "erase" in disk.list_directory(LOG)
+
+
+def keep_a_copy(disk: LossyDisk, name: str) -> None:
+    disk.make_directory(GROUP / name)
+    replace_file(disk, GROUP / name / "copy", secret(2))
+
+
+def copies(disk: LossyDisk) -> list[str]:
+    return [name for kind in ("quarantine", "unrecorded") for name in disk.list_directory(GROUP / kind)]
+
+
+def test_what_is_erased_does_not_stay_in_copies_of_damaged_bytes() -> None:
+    disk = LossyDisk()
+    log, store = written(disk)
+    keep_a_copy(disk, "quarantine")
+    keep_a_copy(disk, "unrecorded")
+    store.remove([3])
+    log.submit()
+    disk.finish()
+    assert copies(disk) == ["copy", "copy"], "nothing was to be erased"
+    store.remove([2], erase=True)
+    log.submit()
+    disk.finish()
+    assert copies(disk) == []
+    disk.crash(Random(1))
+    assert copies(disk) == [], "names that were removed are removed for good"
+
+
+def test_a_lost_message_is_erased_too_from_what_is_kept_of_its_bytes() -> None:
+    """It has no frame any more that could be overwritten; its bytes are in the copy."""
+    disk = LossyDisk()
+    log, store = written(disk)
+    keep_a_copy(disk, "quarantine")
+    assert store.remove([99], erase=True) == []
+    log.submit()
+    disk.finish()
+    assert copies(disk) == []

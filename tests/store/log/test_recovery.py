@@ -10,9 +10,9 @@ import pytest
 
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames import _frame
-from jetraft.store.frames.format import BLOCK_HEAD_BYTES, MARK_BYTES, Identity, Kind
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, MARK_BYTES, UNRECORDED_NAME, Identity, Kind
 from jetraft.store.log.file_log import FileLog
-from jetraft.store.log.opening import UNRECORDED_NAME, open_log
+from jetraft.store.log.opening import open_log
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
