@@ -13,6 +13,7 @@ import attrs
 
 from jetraft.api.jetstream.jsz import META_NAME, plain
 from jetraft.api.monitor.questions import PageError
+from jetraft.api.monitor.ui.changes import Glance
 from jetraft.api.monitor.ui.slices import Slices
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
@@ -157,6 +158,32 @@ class DashboardLists:
                 rows.append(found)
             await slices.pause()
         return {"total": total, "offset": first, "rows": rows}
+
+    # --- changes
+
+    def glances(self) -> Iterator[Glance]:
+        """See Watched of api/monitor/ui/events.py. Other work may come between two of them."""
+        directory, meta = self.node.directory, self.node.meta_group
+        replicas = directory.replicas()
+        if meta is not None:
+            view = self.node.view
+            yield self._glance(
+                "", META_NAME, meta, tuple(view.name_of(one) for one in meta.members if not view.is_up(one))
+            )
+        for row, replica in replicas:
+            if directory.get(row.key) is replica:
+                yield self._glance(row.account, row.config.name, replica.group)
+
+    def _glance(self, account: str, stream: str, group: Group, offline: tuple[str, ...] = ()) -> Glance:
+        leader = group.leader
+        return Glance(
+            account=account,
+            stream=stream,
+            leader="" if leader is None else self.node.view.name_of(leader),
+            term=group.core.term,
+            offline=offline,
+            failed="" if group.failed is None else str(group.failed),
+        )
 
     # --- accounts and groups
 

@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for monitoring pages, on h11 and trio.
 
-It serves GET and HEAD. It closes a connection that is idle, whose request takes too long, or that exceeds
-its places (AddressShare). A bug in a page is answered with status 500 and logged; it does not stop the server.
+It serves GET and HEAD, and what else the paths of a Site take. It closes a connection that is idle, whose request takes
+too long, or that exceeds its places (AddressShare). A bug in a page is answered with status 500 and logged; it does not
+stop the server.
 
 A page is made without a pause. So pages are made one at a time, followed by a pause as long as the page took: requests
 in a loop take half of the node's time at most.
@@ -20,10 +21,13 @@ import trio
 from jetraft.api.address_share import AddressShare
 from jetraft.api.interfaces import client_ip
 from jetraft.api.listener import listen
+from jetraft.api.monitor.asked import BODY_BYTES_MAX, Answerer, Asked, Feed, Site
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 from jetraft.api.start_errors import MONITOR_ERROR
 
-REQUEST_TIMEOUT_S = 10.0  # for each request and its answer, with the wait for the request
+REQUEST_TIMEOUT_S = 10.0  # for each request, with the wait for it
+ANSWER_TIMEOUT_S = 30.0  # until the answer is taken; what a path of a Site waits for has bounds of its own
+SEND_TIMEOUT_S = 10.0  # until a part of a feed is taken
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
 READ_BYTES = 16 * 1024
 
@@ -33,6 +37,7 @@ _log = logging.getLogger(__name__)
 NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type=TEXT_TYPE)
 BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type=TEXT_TYPE)
 FAILED = Page(body=b"500 internal server error\n", status=500, content_type=TEXT_TYPE)
+TOO_LARGE = Page(body=b"413 request entity too large\n", status=413, content_type=TEXT_TYPE)
 METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type=TEXT_TYPE)
 
 
@@ -48,6 +53,7 @@ class MonitorServer:
     _making: trio.Lock = attrs.field(factory=trio.Lock)
     _next_at_s: float = 0.0  # trio's time
     share: AddressShare = attrs.field(factory=AddressShare)
+    site: Site | None = attrs.field(default=None, kw_only=True)
 
     @property
     def scheme(self) -> str:
@@ -58,14 +64,17 @@ class MonitorServer:
         """Accept and serve until cancelled. Raises ListenError."""
         listen(self.sock, MONITOR_ERROR)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.sock))
-        await trio.serve_listeners(self._serve, [listener])
+        async with trio.open_nursery() as nursery:
+            if self.site is not None:
+                nursery.start_soon(self.site.run)
+            await trio.serve_listeners(self._serve, [listener], handler_nursery=nursery)
 
     async def _serve(self, transport: trio.SocketStream) -> None:
         stream: trio.abc.Stream = transport
         if self.tls is not None:
             stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
-        ip = _address_of(transport)
+        ip, port = _address_of(transport)
         if not self.share.take(ip):
             await trio.aclose_forcefully(stream)
             return
@@ -73,7 +82,16 @@ class MonitorServer:
             async with stream:
                 while True:
                     with trio.fail_after(REQUEST_TIMEOUT_S):
-                        if not await self._answer_one(stream, connection):
+                        asked = await self._next_request(stream, connection)
+                    if asked is None:
+                        return
+                    with trio.fail_after(ANSWER_TIMEOUT_S):
+                        answer = await self._answer_to(asked[0], asked[1], ip, port)
+                    if not isinstance(answer, Page):
+                        await _send_feed(stream, connection, answer)
+                        return
+                    with trio.fail_after(ANSWER_TIMEOUT_S):
+                        if not await _send_page(stream, connection, answer, has_body=asked[0].method != b"HEAD"):
                             return
                     connection.start_next_cycle()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, h11.ProtocolError):
@@ -81,27 +99,78 @@ class MonitorServer:
         finally:
             self.share.give_back(ip)
 
-    async def _answer_one(self, stream: trio.abc.Stream, connection: h11.Connection) -> bool:
-        """Read one request and answer it; False when the connection has to be closed."""
+    async def _next_request(
+        self, stream: trio.abc.Stream, connection: h11.Connection
+    ) -> tuple[h11.Request, bytes | None] | None:
+        """The next request with its body, if something takes it and it is not too large; None when there is none."""
         request: h11.Request | None = None
+        body: bytearray | None = bytearray()
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
+                if connection.they_are_waiting_for_100_continue:
+                    await stream.send_all(
+                        connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
+                    )
                 connection.receive_data(bytes(await stream.receive_some(READ_BYTES)))
             elif isinstance(event, h11.Request):
                 request = event
+            elif isinstance(event, h11.Data):
+                await trio.lowlevel.checkpoint()  # what was received may be thousands of chunks
+                if body is not None and len(body) + len(event.data) <= BODY_BYTES_MAX:
+                    body += event.data
+                else:
+                    body = None
             elif isinstance(event, h11.EndOfMessage):
-                break
+                assert request is not None
+                return request, None if body is None else bytes(body)
             elif isinstance(event, h11.ConnectionClosed):
-                return False
-        assert request is not None
-        page = await self._page_in_turn(request)
-        headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body))), *page.headers]
-        await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
-        if request.method != b"HEAD":
-            await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")
-        await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
-        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+                return None
+
+    async def _answer_to(self, request: h11.Request, body: bytes | None, ip: str, port: int) -> Page | Feed:
+        answerer = self._answerer_of(request)
+        if answerer is None:
+            return await self._page_in_turn(request)
+        if body is None:
+            return TOO_LARGE
+        target = urlsplit(request.target.decode("latin-1"))
+        headers: dict[str, str] = {}
+        for name, value in request.headers:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        asked = Asked(
+            method=request.method.decode("latin-1"),
+            arguments=dict(reversed(parse_qsl(target.query))),
+            headers=headers,
+            ip=ip,
+            port=port,
+            is_secure=self.tls is not None,
+            body=body,
+        )
+        try:
+            return await answerer(asked)
+        except Exception:  # noqa: BLE001  (as for a page)
+            _log.exception("monitoring request %s failed", target.path)
+            return FAILED
+
+    def _answerer_of(self, request: h11.Request) -> Answerer | None:
+        """What answers this request, if its path is one of the site's."""
+        if self.site is None:
+            return None
+        try:
+            path = self._path_of(urlsplit(request.target.decode("latin-1")).path)
+        except ValueError:
+            return None
+        answerer = None if path is None else self.site.answerers.get(path)
+        if answerer is not None and path is not None:
+            self.requests[path] += 1
+        return answerer
+
+    def _path_of(self, path: str) -> str | None:
+        """A path below the base path; None for another one."""
+        base = self.base_path.strip("/")
+        base = f"/{base}" if base else ""
+        return path.removeprefix(base) or "/" if path.startswith(base) else None
 
     async def _page_in_turn(self, request: h11.Request) -> Page:
         async with self._making:
@@ -120,11 +189,9 @@ class MonitorServer:
             arguments = dict(reversed(parse_qsl(target.query)))  # of several values the first counts, as in Go
         except ValueError:
             return BAD_REQUEST
-        base = self.base_path.strip("/")
-        base = f"/{base}" if base else ""
-        path = target.path.removeprefix(base) or "/"
-        handler = self.pages.get(path) if target.path.startswith(base) else None
-        if handler is None:
+        path = self._path_of(target.path)
+        handler = None if path is None else self.pages.get(path)
+        if handler is None or path is None:
             return NOT_FOUND
         self.requests[path] += 1
         try:
@@ -139,9 +206,37 @@ class MonitorServer:
         return {"requests": self.requests.total(), **self.share.statistics()}
 
 
-def _address_of(transport: trio.SocketStream) -> str:
+async def _send_page(stream: trio.abc.Stream, connection: h11.Connection, page: Page, *, has_body: bool) -> bool:
+    """Send a page; False when the connection has to be closed."""
+    headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body))), *page.headers]
+    await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
+    if has_body:
+        await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")
+    await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
+    return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+
+async def _send_feed(stream: trio.abc.Stream, connection: h11.Connection, feed: Feed) -> None:
+    """Send a feed to its end, for as long as its parts are taken in time."""
+
+    async def send(data: bytes) -> None:
+        with trio.fail_after(SEND_TIMEOUT_S):
+            await stream.send_all(data)
+
+    try:
+        head = feed.head
+        response = h11.Response(status_code=head.status, headers=[("Content-Type", head.content_type), *head.headers])
+        await send(connection.send(response) or b"")
+        await feed.run(lambda data: send(connection.send(h11.Data(data=data)) or b""))
+        await send(connection.send(h11.EndOfMessage()) or b"")
+    finally:
+        feed.close()
+
+
+def _address_of(transport: trio.SocketStream) -> tuple[str, int]:
     """Of the peer; empty when it has gone."""
     try:
-        return client_ip(transport.socket.getpeername()[0])
+        host, port = transport.socket.getpeername()[:2]
     except OSError:
-        return ""
+        return "", 0
+    return client_ip(host), int(port)

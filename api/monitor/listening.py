@@ -29,8 +29,9 @@ def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
     if not port:
         return None
     from jetraft.api.monitor.http import MonitorServer  # noqa: PLC0415  the same
-    from jetraft.api.monitor.ui.table import ui_table  # noqa: PLC0415  the same
+    from jetraft.api.monitor.ui.table import ui_site, ui_table  # noqa: PLC0415  the same
 
     sock = bind(options.http_host or options.host, port, MONITOR_ERROR)
     table = {**pages.table(), **ui_table(pages)}
-    return MonitorServer(sock, table, options.http_base_path, pages.varz.requests, context)
+    requests, site = pages.varz.requests, ui_site(pages)
+    return MonitorServer(sock, table, options.http_base_path, requests, context, site=site)

@@ -1,6 +1,6 @@
 """The lists of the dashboard: streams, consumers, accounts and Raft groups of this node, a part at a time."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 import attrs
@@ -10,6 +10,7 @@ from jetraft.api.monitor.page import Handler, Page
 from jetraft.api.monitor.pages import refusal
 from jetraft.api.monitor.questions import ArgumentError, ListQuestion, PageError, from_query
 from jetraft.api.monitor.ui.assets import with_headers
+from jetraft.api.monitor.ui.changes import Glance
 
 
 class JetStreamLists(Protocol):
@@ -30,6 +31,9 @@ class JetStreamLists(Protocol):
     async def groups(self, question: ListQuestion) -> dict[str, Any]:
         """`rows` of Raft groups with a member here."""
 
+    def glances(self) -> Iterator[Glance]:
+        """See Watched of events.py."""
+
 
 @attrs.frozen(eq=False)
 class NoLists:
@@ -39,6 +43,10 @@ class NoLists:
         return {"total": 0, "offset": 0, "rows": [], "disabled": True}
 
     streams = consumers = accounts = groups = _nothing
+
+    def glances(self) -> Iterator[Glance]:
+        """There are none."""
+        return iter(())
 
     async def stream(self, _question: ListQuestion) -> dict[str, Any]:
         """There is none."""

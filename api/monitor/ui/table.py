@@ -1,12 +1,39 @@
-"""Which paths there are below `/ui`."""
+"""Which paths there are below `/ui`, and the parts behind them."""
+
+from typing import Any
 
 from jetraft.api.monitor.page import Handler
 from jetraft.api.monitor.pages import Pages
 from jetraft.api.monitor.ui.assets import asset_table
+from jetraft.api.monitor.ui.events import Events
 from jetraft.api.monitor.ui.lists import NoLists, list_table
+from jetraft.api.monitor.ui.site import DashboardSite
+
+SHOWN = (
+    "connections",
+    "subscriptions",
+    "in_msgs",
+    "in_bytes",
+    "out_msgs",
+    "out_bytes",
+    "slow_consumers",
+    "turns_ended",
+)
 
 
 def ui_table(pages: Pages) -> dict[str, Handler]:
     """Path -> handler of the page, its files and its lists."""
     lists = NoLists() if pages.jetstream is None else pages.jetstream.dashboard()
     return {**asset_table(), **list_table(lists)}
+
+
+def ui_site(pages: Pages) -> DashboardSite:
+    """The rest of the dashboard."""
+    reactor = pages.varz.reactor
+
+    def figures() -> dict[str, Any]:
+        counters = reactor.statistics()
+        return {name: counters[name] for name in SHOWN}
+
+    watched = None if pages.jetstream is None else pages.jetstream.dashboard()
+    return DashboardSite(Events(clock=pages.clock, figures=figures, watched=watched))

@@ -407,6 +407,85 @@ async function refresh() {
   page.timer = setTimeout(refresh, REFRESH_MS);
 }
 
+/* ---------------------------------------------------------------- what the server tells by itself */
+
+const feed = { rows: [], source: null, listeners: new Set(), soon: null };
+
+const SAID = {
+  stream_added: ["good", "Stream added", (event) => `${event.stream} in ${event.account}${event.leader ? `, led by ${event.leader}` : ""}`],
+  stream_gone: ["warn", "Stream gone", (event) => `${event.stream} in ${event.account}: deleted, or moved away from this node`],
+  leader_changed: ["", "New leader", (event) => `${named(event)}: ${event.leader} leads in term ${event.term}${event.before ? `, before it ${event.before}` : ""}`],
+  leader_elected_again: ["", "Elected again", (event) => `${named(event)}: ${event.leader} leads in term ${event.term}`],
+  leader_lost: ["bad", "No leader", (event) => `${named(event)}: ${event.before} leads no more`],
+  node_offline: ["bad", "Node offline", (event) => `${event.node} cannot be reached from this node`],
+  node_online: ["good", "Node online", (event) => `${event.node} is reached again`],
+  log_failed: ["bad", "Log failed", (event) => `${named(event)}: ${event.reason}`],
+  dropped: ["warn", "Events dropped", (event) => `${count(event.count)} events came faster than this page took them`],
+  too_large: ["warn", "Large event", (event) => `an event of ${bytes(event.bytes)} is not shown`],
+};
+
+function named(event) {
+  return event.account ? `${event.stream} in ${event.account}` : "meta group";
+}
+
+function addEvent(kind, what, text) {
+  feed.rows.unshift({ at: new Date(), kind, what, text });
+  feed.rows.length = Math.min(feed.rows.length, FEED_MAX);
+  for (const listener of feed.listeners) listener();
+}
+
+function onChange(event) {
+  const said = SAID[event.what];
+  if (said) addEvent(said[0], said[1], said[2](event));
+  if (feed.soon === null) {
+    feed.soon = setTimeout(() => {
+      feed.soon = null;
+      refresh();
+    }, 150);
+  }
+}
+
+const figures = { latest: null, listeners: new Set() };
+
+function listen() {
+  if (feed.source) feed.source.close();
+  const source = new EventSource("ui/events");
+  feed.source = source;
+  const parsed = (act) => (message) => act(JSON.parse(message.data));
+  source.addEventListener("figures", parsed((found) => {
+    figures.latest = found;
+    for (const listener of figures.listeners) listener(found);
+  }));
+  source.addEventListener("change", parsed(onChange));
+  source.addEventListener("dropped", parsed((found) => onChange({ what: "dropped", ...found })));
+}
+
+function feedList(className) {
+  const list = el("ol", { class: `feed ${className || ""}`, role: "log", "aria-label": "Events", tabindex: 0 });
+  const empty = el("div", { class: "none" }, "Nothing has happened since this page was opened.");
+  const element = el("div", { class: "card" }, list, empty);
+  let drawn = null;
+  const draw = () => {
+    empty.hidden = feed.rows.length > 0;
+    const fresh = drawn === null ? feed.rows.slice() : feed.rows.slice(0, Math.max(0, feed.rows.indexOf(drawn)));
+    drawn = feed.rows[0] || null;
+    for (const row of fresh.reverse()) {
+      const time = el("time", { datetime: row.at.toISOString() }, row.at.toLocaleTimeString("en-GB"));
+      list.prepend(el("li", { class: "fresh" }, time, el("span", { class: `what ${row.kind}` }, row.what), el("span", {}, row.text)));
+    }
+    while (list.children.length > FEED_MAX) list.lastChild.remove();
+  };
+  feed.listeners.add(draw);
+  draw();
+  return { element, end: () => feed.listeners.delete(draw) };
+}
+
+function events(root) {
+  const list = feedList("tall");
+  root.append(el("h1", {}, "Events"), el("p", { class: "muted" }, "What this node has noticed since this page was opened: leaders, nodes, streams."), list.element);
+  return { refresh: async () => {}, end: list.end };
+}
+
 /* ---------------------------------------------------------------- views */
 
 function toolbar({ label, sorts, onChange }) {
@@ -517,30 +596,40 @@ function overview(root) {
     connections: tile("Connections"),
     groups: tile("Groups led"),
     api: tile("JetStream API"),
+    delay: tile("Loop delay"),
     cpu: tile("Processor"),
     memory: tile("Memory of the process"),
     storage: tile("File storage", { meter: true }),
     ram: tile("Memory storage", { meter: true }),
   };
   const nodes = new VirtualTable({ name: "nodes", label: "Nodes", columns: nodeColumns, short: true, load: async () => ({ total: found.length, rows: found }) });
+  const log = feedList();
   let found = [];
   root.append(
     el("h1", {}, "Overview"),
     el("div", { class: "tiles" }, ...Object.values(tiles).map((one) => one.element)),
     el("h2", {}, "Nodes of the cluster, as this node sees them"),
     nodes.element,
+    el("h2", {}, "What has changed"),
+    log.element,
   );
-  const show = () => {
-    const varz = page.varz;
-    const plane = varz.jetraft.plane;
-    const messages = { in: plane.in_msgs, out: plane.out_msgs };
+  const showPlane = (plane) => {
     for (const way of ["in", "out"]) {
-      const rate = rates.note(`node.${way}`, messages[way]);
-      tiles[way].show(perSecond(rate), `${count(messages[way])} since the start`, rates.history(`node.${way}`));
+      const total = plane[`${way}_msgs`];
+      const rate = rates.note(`node.${way}`, total);
+      tiles[way].show(perSecond(rate), `${count(total)} since the start`, rates.history(`node.${way}`));
     }
     const moved = rates.note("node.bytes", plane.in_bytes + plane.out_bytes);
     tiles.traffic.show(moved === null ? "–" : `${bytes(moved)}/s`, `${bytes(plane.in_bytes)} in, ${bytes(plane.out_bytes)} out`, rates.history("node.bytes"));
-    tiles.connections.show(count(varz.connections), `${count(varz.slow_consumers)} slow ones were cut`, gauge("connections", varz.connections));
+    tiles.connections.show(count(plane.connections), `${count(plane.slow_consumers)} slow ones were cut`, gauge("connections", plane.connections));
+  };
+  const showFigures = (told) => {
+    showPlane(told);
+    tiles.delay.show(duration(told.loop_delay_ns), "the longest of a second", gauge("delay", told.loop_delay_ns));
+  };
+  const show = () => {
+    const varz = page.varz;
+    if (!figures.latest) showPlane(varz.jetraft.plane);
     tiles.cpu.show(`${varz.cpu.toFixed(1)} %`, `of one of ${varz.cores} cores`, gauge("cpu", varz.cpu));
     tiles.memory.show(bytes(varz.mem), "resident", gauge("mem", varz.mem));
     const raft = varz.jetraft.raft;
@@ -555,13 +644,18 @@ function overview(root) {
     tiles.ram.show(bytes(memory), `of ${bytes(mostInMemory)}, ${bytes(jetstream.reserved_memory)} reserved`);
     tiles.ram.fill(memory, mostInMemory);
   };
+  figures.listeners.add(showFigures);
   return {
     async refresh() {
       show();
       found = nodesOf(page.varz, await get("routez"));
       await nodes.refresh();
     },
-    end: () => nodes.end(),
+    end() {
+      nodes.end();
+      log.end();
+      figures.listeners.delete(showFigures);
+    },
   };
 }
 
@@ -799,6 +893,7 @@ const VIEWS = [
   ["connections", "Connections", connections],
   ["accounts", "Accounts", accounts],
   ["raft", "Raft", groups],
+  ["events", "Events", events],
 ];
 
 function decoded(text) {
@@ -858,6 +953,7 @@ function start() {
   });
   document.addEventListener("visibilitychange", () => document.hidden || refresh());
   addEventListener("hashchange", route);
+  listen();
   route();
 }
 
