@@ -1,8 +1,9 @@
 """Overwrites messages in blocks (secure erase).
 
-The payload becomes zeros, and so do headers that the state machine does not read. Lengths, subject and time stay, so no
-place in the block changes. The frame gets a new checksum and is written over the old one. A crash in the middle must
-not look like damage, so the new frames are written to a journal first:
+The payload becomes zeros, and so do the headers if applying the entry reads none of them. If it does, those of
+JetStream stay, and each other line becomes filler of the same length. Lengths, subject and time stay: no place in the
+block changes. The frame gets a new checksum and is written over the old one. A crash in the middle must not look like
+damage, so the new frames are written to a journal first:
 
     journal, fsync; frames in place, fsync; remove the journal
 
@@ -16,6 +17,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -43,6 +45,11 @@ from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 log = logging.getLogger(__name__)
 
 
+LINE_END: Final = b"\r\n"
+OWN_HEADERS: Final = (b"Nats-", b"Jetraft-", b"KV-")  # which applying an entry may read (cluster/state)
+FILLER: Final = b"x"
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Rewrite:
     """A frame that replaces one of the same length at `offset` of a block's file."""
@@ -53,17 +60,25 @@ class Rewrite:
 
 
 def erased(frame: bytes, record_offset: int) -> bytes:
-    """The frame with the content of one record zeroed, and new checksums.
+    """The frame with the content of one record erased, and new checksums.
 
-    Headers stay if the flags say that applying the entry reads them, so that a replay leads to the same state.
+    If the flags say that applying the entry reads headers, those of JetStream stay: a replay leads to the same state.
     """
     length, hdr_len, subject_len, flags = RECORD_START.unpack_from(frame, record_offset)
     assert FRAME_HEADER_BYTES <= record_offset < record_offset + length <= len(frame)
-    start = record_offset + RECORD_HEADER_BYTES + subject_len + (hdr_len if flags else 0)
-    end = record_offset + length
+    hdr_at = record_offset + RECORD_HEADER_BYTES + subject_len
+    payload_at, end = hdr_at + hdr_len, record_offset + length
     changed = bytearray(frame)
-    changed[start:end] = bytes(end - start)
+    changed[hdr_at:payload_at] = _without_foreign(frame[hdr_at:payload_at]) if flags else bytes(hdr_len)
+    changed[payload_at:end] = bytes(end - payload_at)
     return resummed(changed)
+
+
+def _without_foreign(hdr: bytes) -> bytes:
+    """A block of headers in which each line that is not JetStream's own is filler of the same length."""
+    first, *lines = hdr.split(LINE_END)
+    kept = [line if line.startswith(OWN_HEADERS) else FILLER * len(line) for line in lines]
+    return LINE_END.join([first, *kept])
 
 
 def invalidated(frame: bytes) -> bytes:

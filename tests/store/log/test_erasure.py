@@ -6,7 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jetraft.cluster.state.headers import nats_headers
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.files import replace_file
 from jetraft.store.frames import _frame
@@ -76,10 +79,28 @@ def test_an_erased_record_keeps_subject_time_and_place() -> None:
     assert two == _frame.records(frame)[1]
 
 
-def test_headers_that_a_replay_reads_are_kept() -> None:
+def test_headers_that_a_replay_reads_are_kept_and_no_others() -> None:
     frame = entry(1).frame
     second = 48 + int.from_bytes(frame[48:52], "little")
-    assert _frame.records(erased(frame, second))[1] == (2, 1, b"b", HDR, bytes(len(secret(2))))
+    kept = b"NATS/1.0\r\n" + b"x" * len(b"A: secret-header") + b"\r\n\r\n"
+    assert _frame.records(erased(frame, second))[1] == (2, 1, b"b", kept, bytes(len(secret(2))))
+
+
+OWN_LINES = (b"Nats-Msg-Id: id-1", b"Nats-TTL: 10s", b"Nats-Rollup: sub", b"KV-Operation: DEL", b"Jetraft-Acked: C 1 1")
+FOREIGN_LINES = (b"Authorization: Bearer foreign", b"foreign", b"X-Nats-Msg-Id: foreign", b" foreign: folded", b"")
+
+
+@given(lines=st.lists(st.sampled_from(OWN_LINES + FOREIGN_LINES), max_size=8))
+def test_what_a_replay_reads_of_headers_is_the_same_after_an_erasure(lines: list[bytes]) -> None:
+    hdr = b"\r\n".join([b"NATS/1.0", *lines, b"", b""])
+    record = _frame.make_record(b"a", hdr, b"payload", ts_ns=1, flags=RECORD_HAS_MSG_ID)
+    frame = _frame.seal(Kind.MESSAGES, index=1, term=1, incarnation=7, body=[record], first_seq=1, count=1)
+    ((_, _, _, after, payload),) = _frame.records(erased(frame, 48))
+    assert (len(after), payload) == (len(hdr), bytes(len(b"payload")))
+    assert nats_headers(after) == nats_headers(hdr)
+    assert [line for line in after.split(b"\r\n") if line in OWN_LINES] == [line for line in lines if line in OWN_LINES]
+    assert b"foreign" not in after
+    assert erased(erased(frame, 48), 48) == erased(frame, 48)
 
 
 def test_erased_messages_are_gone_from_memory_at_once_and_from_disk_when_durable() -> None:
