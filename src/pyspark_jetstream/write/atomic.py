@@ -13,7 +13,7 @@ import attrs
 
 from pyspark_jetstream.errors import ServerError
 from pyspark_jetstream.wire import Frame
-from pyspark_jetstream.write.fence import NO_ROOM, Effect, NoRoom, Publish, ReadBack, ReadFence
+from pyspark_jetstream.write.fence import NO_ROOM, Effect, NoRoom, Publish, ReadBack, ReadFence, RemoveFences
 from pyspark_jetstream.write.frames import batched, committing
 from pyspark_jetstream.write.publisher import Publisher, Publishers, RefusedPublishError, read_ack
 from pyspark_jetstream.write.rows import Rows
@@ -50,6 +50,7 @@ class FencedWriter:
         self._allow_rollup = allow_rollup
         self._stages_ahead = True
         self._staged: Staged | None = None
+        self._fences_note = ""  # of a stream that stays full
 
     def write(self, attempt: Generator[Effect, Any, int]) -> int:
         """Run an attempt to its end; returns how many rows it has published. Raises what the attempt raises."""
@@ -67,6 +68,9 @@ class FencedWriter:
                     outcome = self._stream.rows_up_to(effect.fence)
                 case Publish():
                     outcome = self._publish(effect)
+                case RemoveFences():
+                    left = self._stream.keep_newest_fences(self._subject.rsplit(".", 2)[0])
+                    self._fences_note, outcome = f"; {left}", None
 
     def _publish(self, wish: Publish) -> int | NoRoom | None:
         """The fence's sequence; None where another fence may be the last one now; NO_ROOM for a smaller piece."""
@@ -84,7 +88,7 @@ class FencedWriter:
         except ServerError as error:
             self._staged = None
             is_full = str(NOT_STORED) in str(error) and any(reason in str(error) for reason in FULL)
-            self._publishers.failed(error, keep=is_full)
+            self._publishers.failed(ServerError(f"{error}{self._fences_note}") if is_full else error, keep=is_full)
             return NO_ROOM if is_full else None
         if ack.count != len(wish.rows) + 1:
             raise AssertionError(f"a batch of {len(wish.rows) + 1} messages was acknowledged as {ack.count}")

@@ -113,6 +113,15 @@ class NoRoom:
 NO_ROOM: Final = NoRoom()
 
 
+@attrs.frozen(slots=True)
+class RemoveFences:
+    """Make room in a stream that is full: of each subject of fences only the newest stays. There is no outcome.
+
+    That of other partitions and queries too, which no rollup of this partition removes. No attempt is misled: it acts
+    on the newest fence. One whose rows come in another order cannot read back what is stored, and says so.
+    """
+
+
 @attrs.frozen(slots=True, eq=False)
 class Publish:
     """Store the rows and the fence as one atomic batch, if `expected` is the sequence of the last fence.
@@ -127,7 +136,7 @@ class Publish:
     following: Rows | None
 
 
-Effect = ReadFence | ReadBack | Publish
+Effect = ReadFence | ReadBack | Publish | RemoveFences
 
 
 def publish_partition(
@@ -261,6 +270,8 @@ class _Attempt:
         seq: int | NoRoom | None = yield Publish(piece, fence, known.seq if known is not None else 0, following)
         if isinstance(seq, NoRoom):
             self._is_full = True
+            if keeps_fences or len(piece) <= 1:
+                yield RemoveFences()
             self._rows_max = max(1, min(self._rows_max, len(piece)) // 2)
         if not isinstance(seq, int):
             yield from self._look()
@@ -283,7 +294,8 @@ class _Attempt:
         if not stored.are_all and not self._accepts_changes:
             raise NotReproducibleError(
                 f"{known.rows} rows of micro-batch {self._epoch} were written by an earlier attempt in another order, "
-                "and some are no longer in the stream: the others cannot be found" + self._way_out()
+                "and some are no longer in the stream, or the fences that lead to them (a full stream keeps the newest "
+                "only): which ones are missing cannot be found" + self._way_out()
             )
         rows = joined([no_rows(), *self._passed, *pieces.rest()])
         new, gone = compared(rows, stored.keys)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import BadOptionError, ServerError
+from pyspark_jetstream.errors import BadOptionError, LoginRefusedError, ServerError, ServersUnavailableError
 from pyspark_jetstream.leader import NO_MESSAGE_FOUND, ApiRefusalError, Leader
 from pyspark_jetstream.replicas import survey
 from pyspark_jetstream.wire import Rows
@@ -22,6 +22,7 @@ LOG = logging.getLogger("pyspark_jetstream")
 
 PROGRESS_S = 5.0  # between lines of the log
 STALL_S = 5.0  # the longest silence in an answer, as in fetch.py
+PURGES_MAX = 100  # of one attempt to make room; the subjects with the most fences come first
 READ_BACK_BYTES = 8 << 20  # of one answer; a piece has about half of it
 
 
@@ -111,6 +112,25 @@ class WritableStream(Leader):
         """The subjects below a prefix of one query, with their number of messages."""
         answer = self._api.ask(f"STREAM.INFO.{self.stream}", {"subjects_filter": f"{prefix}.>"})
         return dict(answer["state"].get("subjects") or {})
+
+    def keep_newest_fences(self, fence_subject: str) -> str:
+        """Remove all fences but the newest of each subject, of any query; returns what is left, for a message.
+
+        A purge that keeps one message is safe beside any publish: the newest fence at its place in the log stays.
+        """
+        state = self._api.ask(f"STREAM.INFO.{self.stream}", {"subjects_filter": f"{fence_subject}.*.*"})["state"]
+        subjects: dict[str, int] = state.get("subjects") or {}
+        many = sorted((one for one in subjects if subjects[one] > 1), key=subjects.__getitem__, reverse=True)
+        for subject in many[:PURGES_MAX]:
+            try:
+                self._once.ask(f"STREAM.PURGE.{self.stream}", {"filter": subject, "keep": 1})
+            except (ApiRefusalError, LoginRefusedError, ServersUnavailableError) as error:
+                count = sum(subjects.values())
+                return f"{count} of its messages are fences, and a purge of the old ones fails: {error}"
+        return (
+            f"{len(subjects)} of its messages are fences, one for each partition of each query, which stay: it needs "
+            "room for them and for rows (those of a query that is never started again may be purged)"
+        )
 
     def _message(self, stream_seq: int) -> dict[str, Any] | None:
         try:

@@ -1,5 +1,6 @@
 """Writing to real servers, which lose leaders, refuse, and see tasks die, repeat and race."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -143,25 +144,63 @@ def test_a_task_that_runs_again_publishes_what_is_missing(server: Server, client
     }
 
 
-def test_a_stream_with_room_for_few_messages_is_written_as_it_is_drained(server: Server, client: RawClient) -> None:
-    create_target(client, "NARROW", max_msgs=40, discard="new")
-    drained: list[int] = []
+@contextlib.contextmanager
+def drained(server: Server, stream: str) -> Iterator[list[int]]:
+    """Somebody takes the rows of a stream, and leaves the fences; yields how many rows each time."""
+    taken: list[int] = []
     ended = threading.Event()
 
     def drain() -> None:
         with RawClient(server.address) as other:
             while not ended.wait(0.02):
-                drained.append(other.api("STREAM.PURGE.NARROW", {"filter": "NARROW.>"})["purged"])
+                taken.append(other.api(f"STREAM.PURGE.{stream}", {"filter": f"{stream}.>"})["purged"])
 
     thread = threading.Thread(target=drain)
     thread.start()
     try:
-        assert write([server.url], "NARROW", range(1000)) == 1000
+        yield taken
     finally:
         ended.set()
         thread.join(PATIENCE_S)
-    left = client.api("STREAM.INFO.NARROW", {"subjects_filter": "NARROW.>"})["state"].get("subjects") or {}
-    assert sum(drained) + sum(left.values()) == 1000
+
+
+def subjects_of(client: RawClient, stream: str, below: str) -> dict[str, int]:
+    """How many messages each subject has."""
+    state = client.api(f"STREAM.INFO.{stream}", {"subjects_filter": f"{below}.{stream}.>".lstrip(".")})["state"]
+    return state.get("subjects") or {}
+
+
+@pytest.mark.parametrize("rollup", [True, False])
+def test_a_stream_with_room_for_few_messages_is_written_as_it_is_drained(
+    server: Server, client: RawClient, *, rollup: bool
+) -> None:
+    name = f"NARROW{rollup}".upper()
+    create_target(client, name, max_msgs=40, discard="new", allow_rollup_hdrs=rollup)
+    with drained(server, name) as taken:
+        assert write([server.url], name, range(1000), rollup=rollup) == 1000
+    assert sum(taken) + sum(subjects_of(client, name, "").values()) == 1000
+
+
+@pytest.mark.parametrize("rollup", [True, False])
+def test_fences_of_other_partitions_and_micro_batches_do_not_fill_a_stream(
+    server: Server, client: RawClient, *, rollup: bool
+) -> None:
+    name = f"FENCES{rollup}".upper()
+    create_target(client, name, max_msgs=12, discard="new", allow_rollup_hdrs=rollup)
+    with drained(server, name):
+        for epoch in range(6):
+            for partition in range(3):
+                numbers = range(10 * partition, 10 * partition + 7)
+                assert write([server.url], name, numbers, epoch, rollup=rollup, partition=partition) == len(numbers)
+        assert write([server.url], name, range(7), 5, rollup=rollup) == 0  # the newest fences are there
+
+
+def test_a_stream_that_has_no_room_beside_its_fences_is_named(server: Server, client: RawClient) -> None:
+    create_target(client, "FULL", max_msgs=3, discard="new")
+    for partition in range(3):
+        write([server.url], "FULL", [], partition=partition)
+    with pytest.raises(ServersUnavailableError, match=r"maximum messages exceeded.*3 of its messages are fences"):
+        write([server.url], "FULL", [1], partition=3, retry_timeout_s=4.0)
 
 
 def only_fences(ask: Any) -> Any:

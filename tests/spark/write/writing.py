@@ -51,19 +51,30 @@ def publishers(servers: Sequence[str], stream: str, **options: Any) -> Publisher
     return OPEN[-1]
 
 
-def fenced(servers: Sequence[str], stream: str, *, connections: ConnectionCache = CONNECTIONS) -> FencedWriter:
-    """A writer of partition 0 of the query q."""
+def fenced(  # noqa: PLR0913  (a partition, and where it goes)
+    servers: Sequence[str],
+    stream: str,
+    *,
+    connections: ConnectionCache = CONNECTIONS,
+    partition: int = 0,
+    rollup: bool = True,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+) -> FencedWriter:
+    """A writer of a partition of the query q."""
     return FencedWriter(
-        publishers(servers, stream),
-        WritableStream(access(servers), stream, connections),
-        f"fence.{stream}.q.0",
-        allow_rollup=True,
+        publishers(servers, stream, retry_timeout_s=retry_timeout_s),
+        WritableStream(access(servers, retry_timeout_s=retry_timeout_s), stream, connections),
+        f"fence.{stream}.q.{partition}",
+        allow_rollup=rollup,
     )
 
 
-def write(servers: Sequence[str], stream: str, numbers: Sequence[int], epoch: int = 0) -> int:
+def write(
+    servers: Sequence[str], stream: str, numbers: Sequence[int], epoch: int = 0, *, rollup: bool = True, **how: Any
+) -> int:
     """Write a partition exactly once; returns how many rows were new."""
-    return fenced(servers, stream).write(publish_partition(pieces(stream, numbers), epoch, replaces_fences=True))
+    attempt = publish_partition(pieces(stream, numbers), epoch, replaces_fences=rollup)
+    return fenced(servers, stream, rollup=rollup, **how).write(attempt)
 
 
 def stored(servers: Sequence[str], stream: str) -> list[int]:
