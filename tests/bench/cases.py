@@ -41,6 +41,7 @@ class Case:
     fill: int = 0  # messages that are stored before the measured part reads them
     floor: float | None = None
     peer_always: bool = False
+    paced: bool = False  # the processor time is that of the messages, without what is prepared before
     config: str = ""  # of both servers
     quick: bool = False
     tls: bool = False
@@ -49,6 +50,12 @@ class Case:
     def jetstream(self) -> bool:
         """True for the cases that store messages."""
         return self.mode in ("jspub", "fast", "fetch", "push")
+
+
+def many_streams(prefix: str, streams: int, *, msgs: int, nodes: int = 1) -> Case:
+    """A connection for each of many streams, with one message in flight."""
+    options = (f"conns={streams}", f"streams={streams}", "window=1", f"replicas={nodes}")
+    return Case(name=f"{prefix}_{streams}s_w1", mode="jspub", msgs=msgs, options=options, nodes=nodes, paced=True)
 
 
 CORE = (
@@ -71,6 +78,8 @@ R1 = (
     Case(name="js_r1_100c_w1", mode="jspub", msgs=100_000, options=("conns=100", "window=1"), floor=1),
     Case(name="js_subjects_100k", mode="jspub", msgs=500_000, options=("window=1000", "subjects=100000")),
 )
+MANY_R1 = tuple(many_streams("js_r1", streams, msgs=msgs) for streams, msgs in ((100, 60_000), (400, 60_000)))
+MANY_R3 = (many_streams("js_r3", 100, msgs=20_000, nodes=3),)
 R3 = (
     Case(name="js_r3_w1", mode="jspub", msgs=2_000, options=("window=1", "replicas=3"), nodes=3),
     Case(
@@ -132,5 +141,5 @@ CLI = (
     Case(name="cli_fast_500", mode="fast", msgs=300_000, options=("batch=500",), floor=1.5),
     Case(name="cli_fast_500_r3", mode="fast", msgs=150_000, options=("batch=500", "replicas=3"), nodes=3, floor=1.5),
 )
-PUBLISH = (*R1, *R3)
-CASES = (*CORE, *R1, *R3, *CLI, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))
+PUBLISH = (*R1, *MANY_R1, *R3, *MANY_R3)
+CASES = (*CORE, *PUBLISH, *CLI, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))

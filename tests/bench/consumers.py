@@ -93,7 +93,7 @@ def read_answer(answers: BinaryIO) -> None:
 def publish(generator: Path, server: Server) -> tuple[float, float]:
     """Messages a second, and the server's CPU in nanoseconds for each."""
     options = ("keep=1", f"window={WINDOW}", f"msgs={MESSAGES}")
-    answer, cpu_ns, _ = generate_paced(generator, "jspub", server, options)
+    answer, cpu_ns, _ = generate_paced(generator, "jspub", [server], options)
     return answer["rate"], cpu_ns
 
 

@@ -133,7 +133,7 @@ def measure(generator: Path, series: Series, size: int, server: Server, msgs: in
         options = (*options, growing)
     costs, rates = [], []
     for _ in range(1 if series.fresh else REPEATS):
-        answer, cpu_ns, rss_mb = generate_paced(generator, series.mode, server, options)
+        answer, cpu_ns, rss_mb = generate_paced(generator, series.mode, [server], options)
         costs.append(cpu_ns)
         rates.append(answer["rate"])
     return Point(size=size, cpu_ns=min(costs), rate=max(rates), rss_mb=rss_mb)

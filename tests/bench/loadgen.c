@@ -4,7 +4,8 @@
  *   loadgen fan    port=N pubs=1 subs=1 msgs=N size=128        publish to subscribers; with subjects=N each of them
  *                                                             has N subscriptions, and a message goes to one of these
  *   loadgen req    port=N msgs=N size=16                       request and reply between two connections, one at a time
- *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1 chain=0
+ *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1 chain=0; with streams=N connection i
+ *                                                             publishes to stream i modulo N, one message ahead of time
  *   loadgen fast   port=N conns=1 batch=500 msgs=N size=128 replicas=1   one fast batch for each connection, an ack for
  *                                                             every `batch` messages at most, two of them waited for
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
@@ -55,7 +56,7 @@ typedef struct {
 
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
-static long replicas = 1, batch = 500, chain = 0, batched = 0;
+static long replicas = 1, batch = 500, chain = 0, batched = 0, streams = 1;
 static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0, tls = 0;
 static SSL_CTX *tls_context;
 static int ack_explicit = 1;
@@ -504,8 +505,9 @@ static void run_req(void) {
 
 /* ---- JetStream publish */
 
-static uint8_t *seen;
-static uint64_t first_seq;      /* the stream's last sequence before the run */
+static uint8_t *seen;           /* of each stream, one behind the other */
+static long per_stream;         /* messages of the run */
+static uint64_t *first_seq;     /* each stream's last sequence before the run */
 
 static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *data, long n) {
     (void)r, (void)rl, (void)hdr;
@@ -515,10 +517,12 @@ static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *
     while (*digits == ' ') digits++;
     uint64_t seq = 0;
     while (*digits >= '0' && *digits <= '9') seq = seq * 10 + (uint64_t)(*digits++ - '0');
-    seq -= first_seq;
-    if (seq < 1 || seq > (uint64_t)msgs) fail("sequence %lu of %ld", seq, msgs);
-    if (seen[seq]) fail("sequence %lu acknowledged twice", seq);
-    seen[seq] = 1;
+    long stream = c->id % streams;
+    seq -= first_seq[stream];
+    if (seq < 1 || seq > (uint64_t)per_stream) fail("sequence %lu of %ld", seq, per_stream);
+    uint8_t *mark = &seen[stream * per_stream + (long)seq - 1];
+    if (*mark) fail("sequence %lu acknowledged twice", seq);
+    *mark = 1;
     /* The reply subject ends with the message's number on its connection. */
     long number = 0, unit = 1;
     for (int i = sl - 1; i >= 0 && s[i] != '.'; i--, unit *= 10) number += (s[i] - '0') * unit;
@@ -526,24 +530,50 @@ static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *
     c->done++;
 }
 
-static void make_stream(const char *name) {
+/* `prefix` is that of its subjects. */
+static void make_stream(const char *name, const char *prefix) {
     char body[600], subject[100];
     if (keep) {
         snprintf(subject, sizeof subject, "$JS.API.STREAM.INFO.%s", name);
         char *at = strstr(api(&all[0], subject, ""), "\"last_seq\":");
         if (!at) fail("there is no stream to keep");
-        first_seq = strtoull(at + 11, NULL, 10);
+        *first_seq = strtoull(at + 11, NULL, 10);
         return;
     }
     snprintf(subject, sizeof subject, "$JS.API.STREAM.DELETE.%s", name);
     api(&all[0], subject, "");
     snprintf(body, sizeof body,
-             "{\"name\":\"%s\",\"subjects\":[\"bench.js.>\"],\"retention\":\"limits\",\"storage\":\"file\",\"num_replicas\":%ld,"
-             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s%s}", name, replicas,
+             "{\"name\":\"%s\",\"subjects\":[\"%s.>\"],\"retention\":\"limits\",\"storage\":\"file\",\"num_replicas\":%ld,"
+             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s%s}", name, prefix, replicas,
              batched ? ",\"allow_batched\":true" : "",
              chain ? ",\"deny_delete\":true,\"deny_purge\":true,\"metadata\":{\"jetraft.chain\":\"sha256\"}" : "");
     snprintf(subject, sizeof subject, "$JS.API.STREAM.CREATE.%s", name);
     must("create stream", api(&all[0], subject, body));
+}
+
+/* Streams in which the first message is stored already: it takes a file and directories, and the run is of what follows. */
+enum { FIRST_TRIES = 500, FIRST_PAUSE_US = 20000 };
+
+static void make_streams(void) {
+    char name[40], prefix[40], subject[60];
+    if (streams == 1) {
+        make_stream("BENCH", "bench.js");
+        return;
+    }
+    if (keep || streams < 1 || conns % streams) fail("%ld connections for %ld streams", conns, streams);
+    for (long i = 0; i < streams; i++) {
+        snprintf(name, sizeof name, "BENCH%ld", i);
+        snprintf(prefix, sizeof prefix, "bench.js%ld", i);
+        make_stream(name, prefix);
+        snprintf(subject, sizeof subject, "%s.first", prefix);
+        first_seq[i] = 1;
+        char *answer = api(&all[0], subject, "first");
+        for (int tries = 0; !strstr(answer, "\"seq\":") && tries < FIRST_TRIES; tries++) {
+            usleep(FIRST_PAUSE_US);     /* it has no leader yet */
+            answer = api(&all[0], subject, "first");
+        }
+        if (!strstr(answer, "\"seq\":1")) fail("the first message of %s: %s", name, answer);
+    }
 }
 
 static void run_jspub(const char *mode) {
@@ -553,10 +583,12 @@ static void run_jspub(const char *mode) {
     uint64_t x = 88172645463325252ull;
     size_t inbox_len;
     msgs = per * conns;
+    per_stream = msgs / streams;
     seen = calloc(msgs + 1, 1);
+    first_seq = calloc(streams, sizeof *first_seq);
     open_all(conns);
     inbox_len = strlen(all[0].inbox);      /* all have the same length */
-    make_stream("BENCH");
+    make_streams();
     for (i = 0; i < idle_consumers; i++) {
         char subject[100], body[300];
         snprintf(subject, sizeof subject, "$JS.API.CONSUMER.CREATE.BENCH.idle%ld", i);
@@ -584,8 +616,10 @@ static void run_jspub(const char *mode) {
                     key = (long)(x % (uint64_t)subjects);
                 }
                 char *w = head;
-                memcpy(w, "PUB bench.js.", 13);
-                w += 13;
+                memcpy(w, "PUB bench.js", 12);
+                w += 12;
+                if (streams > 1) w += put_number(w, (uint64_t)(i % streams));
+                *w++ = '.';
                 w += put_number(w, (uint64_t)key);
                 *w++ = ' ';
                 memcpy(w, c->inbox, inbox_len);
@@ -607,8 +641,8 @@ static void run_jspub(const char *mode) {
             if (fill_in(&all[i])) consume(&all[i], on_ack);
     }
     double seconds = now() - t0;
-    for (i = 1; i <= msgs; i++)
-        if (!seen[i]) fail("sequence %ld was never acknowledged", i);
+    for (i = 0; i < msgs; i++)
+        if (!seen[i]) fail("sequence %ld was never acknowledged", i % per_stream + 1);
     report(mode, msgs, seconds, c0);
 }
 
@@ -641,8 +675,9 @@ static void run_fast(void) {
     conn_t *list[MAX_CONNS];
     msgs = per * conns;
     batched = 1;
+    first_seq = calloc(1, sizeof *first_seq);
     open_all(conns);
-    make_stream("BENCH");
+    make_stream("BENCH", "bench.js");
     flow = calloc(conns, sizeof *flow);
     counted = calloc(conns, sizeof *counted);
     for (i = 0; i < conns; i++) {
@@ -780,7 +815,7 @@ static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
         {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"chain", &chain}, {"batch", &batch},
-        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
+        {"streams", &streams}, {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
     };
     const char *equals = strchr(word, '=');
     if (!equals) fail("expected name=value, got %s", word);

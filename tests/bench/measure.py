@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,24 @@ def generate(generator: Path, mode: str, server: Server, options: tuple[str, ...
 
 
 def generate_paced(
-    generator: Path, mode: str, server: Server, options: tuple[str, ...]
+    generator: Path, mode: str, nodes: Sequence[Server], options: tuple[str, ...]
 ) -> tuple[dict[str, Any], float, float]:
-    """The same; also returns the server's CPU per message, without what was prepared before, and its RSS in MB."""
-    pid = server.running.pid
-    words = [str(generator), mode, f"port={server.client_port}", "paced=1", *options]
+    """The same through the first of the nodes; also returns what all of them cost.
+
+    That is the CPU in nanoseconds per message, without what was prepared before, and the largest RSS in MB.
+    """
+    pids = [server.running.pid for server in nodes]
+    words = [str(generator), mode, f"port={nodes[0].client_port}", "paced=1", *options]
     running = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdin is not None
     assert running.stdout is not None
     said = running.stdout.readline()
-    before = cpu_s(pid)
+    before = sum(map(cpu_s, pids))
     if said == "ready\n":
         running.stdin.write("go\n")
         running.stdin.flush()
         said = running.stdout.readline()
-    spent, rss = cpu_s(pid) - before, rss_bytes(pid)
+    spent, rss = sum(map(cpu_s, pids)) - before, max(map(rss_bytes, pids))
     _, complaint = running.communicate("end\n" if said else None, timeout=RUN_TIMEOUT_S)
     if running.returncode != 0 or not said:
         raise BenchError(f"{' '.join(words[1:])}: {complaint.strip()}")
@@ -125,14 +128,19 @@ def run_case(generator: Path, case: Case, kind: Kind, *, share: float) -> Result
             sizes = tuple(option for option in case.options if option.startswith(("size=", "tls=")))
             fill = ("window=4000", f"msgs={int(case.fill * share)}", *sizes)
             generate(generator, "fill", front, fill)
-        pids = [server.running.pid for server in running]
-        before = sum(cpu_s(pid) for pid in pids)
-        answer = generate(generator, case.mode, front, (*case.options, f"msgs={msgs}"))
-        spent = sum(cpu_s(pid) for pid in pids) - before
+        options = (*case.options, f"msgs={msgs}")
+        if case.paced:
+            answer, cpu_ns, rss_mb = generate_paced(generator, case.mode, running, options)
+        else:
+            pids = [server.running.pid for server in running]
+            before = sum(map(cpu_s, pids))
+            answer = generate(generator, case.mode, front, options)
+            cpu_ns = (sum(map(cpu_s, pids)) - before) * 1e9 / answer["msgs"]
+            rss_mb = max(map(rss_bytes, pids)) / 1e6
         return Result(
             rate=answer["rate"],
-            cpu_ns=spent * 1e9 / answer["msgs"],
+            cpu_ns=cpu_ns,
             p50_us=answer.get("p50_us"),
             p99_us=answer.get("p99_us"),
-            rss_mb=max(rss_bytes(pid) for pid in pids) / 1e6,
+            rss_mb=rss_mb,
         )
