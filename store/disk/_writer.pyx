@@ -335,6 +335,7 @@ cdef struct Shared:
     int event_fd
     int queued              # works in the queue
     int idle                # threads that wait for work, or are about to wait
+    bint waking             # one of them was woken, or is about to look, and has not taken work yet
     bint stopping
 
 
@@ -354,6 +355,16 @@ cdef void _push_ahead(Work **head, Work **tail, Work *work) noexcept nogil:
         tail[0] = work
 
 
+cdef void _wake_one(Shared *shared) noexcept nogil:
+    """Wake a thread for queued work, unless one is on its way: it wakes the next. The caller holds the mutex.
+
+    So a turn with a hundred batches pays for one wake-up, and the threads for the others.
+    """
+    if shared.queue_head is not NULL and shared.idle and not shared.waking:
+        shared.waking = True
+        pthread_cond_signal(&shared.work_came)
+
+
 cdef Work *_take(Shared *shared) noexcept nogil:
     """Wait for the next work; NULL on stop. The caller holds the mutex, which is released while waiting."""
     cdef Work *work
@@ -361,12 +372,14 @@ cdef Work *_take(Shared *shared) noexcept nogil:
     while shared.queue_head is NULL and not shared.stopping:
         pthread_cond_wait(&shared.work_came, &shared.mutex)
     shared.idle -= 1
+    shared.waking = False
     work = shared.queue_head
     if work is not NULL:
         shared.queued -= 1
         shared.queue_head = work.next
         if shared.queue_head is NULL:
             shared.queue_tail = NULL
+    _wake_one(shared)
     return work
 
 
@@ -455,7 +468,7 @@ cdef class WriterThreads:
         else:
             _push(&self._shared.queue_head, &self._shared.queue_tail, work)
         self._shared.queued += 1
-        pthread_cond_signal(&self._shared.work_came)
+        _wake_one(self._shared)
         if self._shared.queued > self._shared.idle and self._count < self._most:
             self._start()  # if that fails, the existing threads perform it later
 

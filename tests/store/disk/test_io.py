@@ -90,6 +90,41 @@ def test_a_thread_is_started_when_a_batch_comes_and_none_is_idle(tmp_path: Path)
         disk.close_file(fd)
 
 
+def test_batches_that_are_submitted_at_once_are_performed_by_all_idle_threads(tmp_path: Path) -> None:
+    """One thread is woken for all of them; it wakes the next before it begins."""
+    writer = Writer(threads=3)
+    disk = LocalDisk(writer)
+    done: list[str] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(3)]
+
+    def submit(fd: int, name: str, *, writes: int) -> None:
+        batch = disk.batch()
+        for number in range(writes):
+            batch.write(fd, [b"x" * 100_000], number * 100_000)
+            batch.sync(fd)
+        disk.submit(batch, lambda error: done.append(f"{name} {error}"))
+
+    def wait(count: int) -> None:
+        while len(done) < count:
+            assert select.select([writer], [], [], PATIENCE_S)[0]
+            writer.drain()
+
+    for fd in fds:
+        submit(fd, "first", writes=20)
+    wait(3)
+    assert writer.statistics().threads == 3
+    for turn in range(10):  # a thread that comes between two submissions hides what this is about
+        done.clear()
+        submit(fds[0], "long", writes=50)
+        submit(fds[1], "long", writes=50)
+        submit(fds[2], "short", writes=1)
+        wait(3)
+        assert done[0] == "short None", turn
+    writer.stop()
+    for fd in fds:
+        disk.close_file(fd)
+
+
 def test_a_batch_for_many_logs_goes_ahead_of_those_that_wait(tmp_path: Path) -> None:
     """The ledger's has the votes of a thousand groups: it must not wait for a thousand logs."""
     writer = Writer(threads=1)
