@@ -68,7 +68,7 @@ class Checkpointer:
         "_saved",
         "_saved_at_ns",
         "_state_bytes",
-        "_trim_token",
+        "trim_token",
     )
 
     def __init__(  # noqa: PLR0913  (what a group is made of)
@@ -93,7 +93,7 @@ class Checkpointer:
         self._state_bytes = state_bytes
         self._bytes = 0
         self._entries = 0
-        self._trim_token: int | None = None
+        self.trim_token: int | None = None  # of the checkpoint behind which the log is to be trimmed when it is durable
         self._held_until_ns = 0
         self._saved_at_ns: int | None = None
 
@@ -136,7 +136,7 @@ class Checkpointer:
         state = self._machine.snapshot()
         self._log.save_checkpoint(applied_index, term, members, state)
         self._configurations.rebase(applied_index)
-        token = self._trim_token = self._log.token()
+        token = self.trim_token = self._log.token()
         saved = _Saved(applied_index, term, members, self._machine.first_live_seq, token)
         self._saved = [self._saved[-1], saved]
         self._state_bytes, self._bytes, self._entries = len(state), 0, 0
@@ -172,8 +172,8 @@ class Checkpointer:
 
     def trim_if_durable(self, now_ns: int) -> int:
         """Trim once the newest checkpoint is on disk and no member fetches; returns how many blocks were dropped."""
-        if self._trim_token is None or self._log.durable_token < self._trim_token or now_ns < self._held_until_ns:
+        if self.trim_token is None or self._log.durable_token < self.trim_token or now_ns < self._held_until_ns:
             return 0
-        self._trim_token = None
+        self.trim_token = None
         oldest = self._saved[0]
         return self._log.trim(oldest.first_live_seq, oldest.index)

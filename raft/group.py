@@ -58,7 +58,7 @@ class Group:
         self.log = log
         self.machine = machine
         self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
-        self._handover = Handover(log)
+        self.handover = Handover(log)  # the manager writes the log by it
         self.configurations = recovered.configurations
         self._mark_dirty = partial(mark_dirty, self)
         self._freshness = freshness
@@ -216,7 +216,7 @@ class Group:
         this node applies. It is not called when leadership is lost first.
         """
         proposals = self.turns.proposals
-        self._handover.note_proposal(is_awaited=proposal.is_awaited, is_first=not proposals.queue)
+        self.handover.note_proposal(is_awaited=proposal.is_awaited, is_first=not proposals.queue)
         proposals.add(proposal, done, committed)
         self._mark_dirty()
 
@@ -375,20 +375,6 @@ class Group:
     def distrust(self, error: StoreError | OSError) -> None:
         """A read met damage: the group stops at the end of the turn, and its owner repairs it."""
         self.turns.distrust(error)
-
-    # Writing, from the manager.
-
-    def has_unwritten(self) -> bool:
-        """Whether something waits for the writer."""
-        return self.turns.failed is None and self._handover.has_unwritten()
-
-    def would_block(self) -> bool:
-        """Whether `write(may_block=True)` is likely to wait for the disk: a group of one, with a small batch."""
-        return self._handover.would_block(self.core.configuration)
-
-    def write(self, *, may_block: bool) -> None:
-        """Hand the log to the writer; with `may_block` it may write here and now, as no other log has work."""
-        self._handover.write(may_block=may_block)
 
     # Snapshots.
 

@@ -15,10 +15,11 @@ BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write th
 class Handover:
     """How much of one log was handed to the writer, and whether a client waits for the rest."""
 
-    __slots__ = ("_is_awaited", "_log", "_submitted_token")
+    __slots__ = ("_is_awaited", "_log", "_progress", "_submitted_token")
 
     def __init__(self, log: GroupLog) -> None:
         self._log = log
+        self._progress = log.progress
         self._submitted_token = -1
         self._is_awaited = True  # a client waits for something that is queued or not yet handed to the writer
 
@@ -31,7 +32,7 @@ class Handover:
 
     def has_unwritten(self) -> bool:
         """Whether something waits for the writer."""
-        return self._log.token() != self._submitted_token
+        return self._progress.token != self._submitted_token
 
     def would_block(self, configuration: Configuration) -> bool:
         """Whether `write(may_block=True)` is likely to wait for the disk: a group of one, with a small batch."""
@@ -41,5 +42,5 @@ class Handover:
 
     def write(self, *, may_block: bool) -> None:
         """Hand the log to the writer; with `may_block` it may write here and now, as no other log has work."""
-        self._submitted_token, self._is_awaited = self._log.token(), True
+        self._submitted_token, self._is_awaited = self._progress.token, True
         self._log.submit(may_block=may_block)

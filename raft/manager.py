@@ -224,11 +224,14 @@ class Manager:
             told |= group.turns.learn(now_ns)
         if told:
             self._on_committed()
-        for group in dirty.values():
-            group.turns.advance(now_ns)
-            if group.turns.outbox.has_something:
+        groups, schedule = self._groups, self._deadlines.schedule
+        for group_id, group in dirty.items():
+            turns = group.turns
+            turns.advance(now_ns)
+            if turns.outbox.has_something:
                 self._collect(group)
-            self._schedule(group)
+            if groups.get(group_id) is group:  # else it was removed in this turn
+                schedule(group)
         self._unwritten |= dirty
 
     def _hand_over(self) -> None:
@@ -236,14 +239,20 @@ class Manager:
 
         Two thread switches cost as much as an fsync of a good disk; but meanwhile this thread does nothing else.
         """
-        unwritten = [group for group in self._unwritten.values() if group.has_unwritten()]
+        unwritten = [
+            group for group in self._unwritten.values() if group.turns.failed is None and group.handover.has_unwritten()
+        ]
         self._unwritten.clear()
-        if self._may_block and len(unwritten) == 1 and unwritten[0].would_block():
+        if (
+            self._may_block
+            and len(unwritten) == 1
+            and unwritten[0].handover.would_block(unwritten[0].core.configuration)
+        ):
             self._last_writer = unwritten[0]
             return
         for group in unwritten:
             self._written[group.group_id] = group
-            group.write(may_block=False)
+            group.handover.write(may_block=False)
 
     def write(self) -> bool:
         """After what the turn sends has left: write what waits; True when `flush` has something to do because of it."""
@@ -251,7 +260,7 @@ class Manager:
         if group is None:
             return False
         self._written[group.group_id] = group
-        group.write(may_block=True)
+        group.handover.write(may_block=True)
         return bool(self._dirty)
 
     def note_floors(self) -> None:

@@ -18,7 +18,7 @@ from jetraft.raft.engine.acceptor import LogDivergedError
 from jetraft.raft.engine.messages import Message, Role
 from jetraft.raft.engine.port import Engine
 from jetraft.raft.engine.ready import NOTHING
-from jetraft.raft.freshness import Freshness
+from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.outbox import RaftOutbox
 from jetraft.raft.proposals import Done, Outcome, Proposals
@@ -57,6 +57,7 @@ class Turns:
         self._group_id = group_id
         self._core = core
         self._log = log
+        self._reached = log.progress
         self._machine = machine
         self._checkpointer = checkpointer
         self._mark_dirty = mark_dirty
@@ -115,8 +116,8 @@ class Turns:
 
     def takes_part(self, now_ns: int) -> bool:
         """Whether the group works. A log that has failed since the last turn ends it here, before anything is said."""
-        if self.failed is None and self._log.failed is not None:
-            self.fail(self._log.failed, now_ns)
+        if self.failed is None and self._reached.failed is not None:
+            self.fail(self._reached.failed, now_ns)
         return self.failed is None
 
     def stop(self, now_ns: int) -> None:
@@ -169,23 +170,25 @@ class Turns:
         Called at the end of a turn for groups that were marked dirty. `advance` follows in the same turn.
         """
         self._committed = ()
-        log = self._log
-        if self.failed is not None or log.failed is not None or self._damage is not None:
+        reached, applied_index = self._reached, self.applied_index
+        if self.failed is not None or reached.failed is not None or self._damage is not None:
             return False
         try:
-            if log.durable_token != self._persisted_token:
-                self._persisted_token = log.durable_token
+            if reached.durable_token != self._persisted_token:
+                self._persisted_token = reached.durable_token
                 self.progress.notify()
                 # Before the engine counts: what waited for the disk leaves ahead of what is sent because of it.
-                self.outbox.release(log.durable_token)
+                self.outbox.release(reached.durable_token)
                 self._core.persisted(now_ns)
                 self._perform(now_ns)
-                self._checkpointer.trim_if_durable(now_ns)
-            target = self._core.applicable_index
-            if self.applied_index >= target:
+                if self._checkpointer.trim_token is not None:
+                    self._checkpointer.trim_if_durable(now_ns)
+            last_index = self._core.applicable_index
+            if applied_index >= last_index:
                 return False
-            last_index = min(target, self.applied_index + APPLY_ENTRIES_MAX)
-            self._committed = log.entries(self.applied_index + 1, last_index, APPLY_BYTES_MAX)
+            if last_index - applied_index > APPLY_ENTRIES_MAX:
+                last_index = applied_index + APPLY_ENTRIES_MAX
+            self._committed = self._log.entries(applied_index + 1, last_index, APPLY_BYTES_MAX)
         except DISK_ERRORS as error:  # the owner repairs the log
             self.fail(error, now_ns)
             return False
@@ -193,30 +196,33 @@ class Turns:
 
     def advance(self, now_ns: int) -> None:
         """Apply what is committed, append what is queued, let the engine send."""
-        if not self.takes_part(now_ns):
+        if (self.failed is not None or self._reached.failed is not None) and not self.takes_part(now_ns):
             return
         if self._damage is not None:
             self.fail(self._damage, now_ns)
             return
+        tenure, proposals, freshness = self.tenure, self.proposals, self._freshness
         try:
             if self._committed:
                 self._apply(self._committed, now_ns)
             if self._damage is not None:  # met by what was applied
                 self.fail(self._damage, now_ns)
                 return
-            if self.tenure.term_led:
-                self._lead()
-            if self.proposals.queue:
+            if tenure.term_led and not tenure.is_leader and self.applied_index >= self._core.term_start_index:
+                tenure.begin()  # everything before the term is applied
+            if proposals.queue:
                 self._seal_queue()
-            if self.tenure.term_led:
+            if tenure.term_led and (
+                proposals.new_reads or proposals.reads or proposals.new_confirmed_reads or proposals.confirmed_reads
+            ):
                 self._answer_reads(now_ns)
             self._core.flush(now_ns)
             self._perform(now_ns)
         except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
             self.fail(error, now_ns)
-        if self.failed is None:
-            self._freshness.note(
-                is_leader=self.tenure.is_leader,
+        if self.failed is None and not (tenure.is_leader and freshness.until_ns == ENDLESS_NS):  # it is known to lead
+            freshness.note(
+                is_leader=tenure.is_leader,
                 told_index=self._core.told_commit_index,
                 applied_index=self.applied_index,
                 now_ns=now_ns,
@@ -238,11 +244,6 @@ class Turns:
             self._mark_dirty()
         if self._damage is None:
             self._checkpointer.save_if_due(self.applied_index, now_ns)
-
-    def _lead(self) -> None:
-        """Begin to admit once everything before the term is applied."""
-        if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
-            self.tenure.begin()
 
     def _answer_reads(self, now_ns: int) -> None:
         """Begin those that are new behind all that was proposed before them; answer those that have what they need.

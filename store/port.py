@@ -52,7 +52,8 @@ class StoreFailed(StoreError):  # noqa: N818  (the name is the state; an Error s
     """A write or fsync failed earlier. The log accepts no more writes; open it again to see what is on disk."""
 
 
-@attrs.frozen(kw_only=True, slots=True)
+# `Entry` and `FrameRef` are made for every message and never changed; a frozen class takes three times as long to make.
+@attrs.define(kw_only=True, unsafe_hash=True)
 class Entry:
     """One Raft entry. `frame` is the whole frame with its header (layout: store/frames/format.py)."""
 
@@ -80,7 +81,7 @@ class Checkpoint:
     state: bytes
 
 
-@attrs.frozen(slots=True)
+@attrs.define(unsafe_hash=True)
 class FrameRef:
     """A reference to a frame: the number of its block in this process, and the offset in the block in bytes."""
 
@@ -156,6 +157,23 @@ class Staging(Protocol):
         ...
 
 
+@attrs.define(eq=False)
+class LogProgress:
+    """How far a log has come. Only the log changes it; attributes, because each turn of a group asks a dozen times."""
+
+    token: int = 0
+    """Counts changes. Grows with every change of the log, never goes back."""
+
+    durable_token: int = 0
+    """Every change up to this token is on disk. Never goes back."""
+
+    durable_index: int = 0
+    """The highest index that is on disk and still in the log."""
+
+    failed: Exception | None = None
+    """The first write error. Final: from then on nothing is handed to the writer, and nothing counts as durable."""
+
+
 class GroupLog(Protocol):
     """The ordered log of one Raft group. All methods are synchronous and belong to the one trio thread."""
 
@@ -204,6 +222,11 @@ class GroupLog(Protocol):
     @property
     def hard_state_token(self) -> int:
         """The token right after the last `set_hard_state`."""
+        ...
+
+    @property
+    def progress(self) -> LogProgress:
+        """What the next three and `token` say, for who asks in every turn: the same object as long as the log lives."""
         ...
 
     @property

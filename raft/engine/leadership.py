@@ -73,6 +73,7 @@ class Leadership:
         """
         self._setup = setup
         self._log = log
+        self._progress = log.progress
         self.term = term
         self._configurations = configurations
         self._up = up
@@ -111,15 +112,13 @@ class Leadership:
 
     def quorum_index(self) -> int:
         """The highest index that may be committed by counting; 0 while none of this term has a majority."""
-        configuration, index = self._configurations.current, self._log.durable_index
+        configuration, index = self._configurations.current, self._progress.durable_index
         if configuration.voters != (self._setup.node_id,):
             index = self.replication.quorum_index(configuration, self._setup.node_id, index)
         return index if index >= self._first_index else 0
 
     def pump(self, now_ns: int, commit_index: int) -> None:
         """Send what became due."""
-        if not self.replication.peers:
-            return  # a group of one has no member to tell or to hand over to
         self.replication.pump(now_ns, self._told_index(commit_index))
         if self._is_waited_for(now_ns):
             self.begin_transfer(None, now_ns, waits_for_disk=False)
@@ -133,7 +132,7 @@ class Leadership:
         peer, last_index = self.replication.peers.get(transfer.target), self._log.last_index
         if peer is None or peer.match_index != last_index or commit_index < last_index:
             return False
-        return not transfer.waits_for_disk or self._log.durable_index == last_index
+        return not transfer.waits_for_disk or self._progress.durable_index == last_index
 
     def _told_index(self, commit_index: int) -> int:
         """The commit index that members are told: never beyond what is durable here (rule 5).
@@ -141,13 +140,13 @@ class Leadership:
         0 until the state here is complete: up to then more may be committed than is known, and a member that has
         applied what it was told would take itself for current (`Group.behind_entries`).
         """
-        durable_index = self._log.durable_index
+        durable_index = self._progress.durable_index
         index = min(durable_index, commit_index)
         return index if index >= self.term_start_index else 0
 
     def _is_waited_for(self, now_ns: int) -> bool:
         """Whether only this member's disk has kept entries from being committed, for too long."""
-        durable_index, others_index = self._log.durable_index, 0
+        durable_index, others_index = self._progress.durable_index, 0
         if durable_index < self._log.last_index:
             others_index = self.replication.quorum_index(self._configurations.current, self._setup.node_id, 0)
         return self._disk_lag.note(now_ns, durable_index=durable_index, others_index=others_index)
@@ -283,7 +282,7 @@ class Leadership:
         voter is to go and those that remain have no majority in contact (32): the group could not even take that back.
         """
         current = self._configurations.current
-        settled_index = min(commit_index, self._log.durable_index)
+        settled_index = min(commit_index, self._progress.durable_index)
         if self._log.last_index < self._first_index:
             self._begin_term()  # asked for again when it is committed
         if settled_index < max(self._first_index, self._configurations.current_index):

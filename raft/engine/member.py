@@ -49,6 +49,7 @@ class Member:
         "log",
         "node_id",
         "pre_ballot",
+        "progress",
         "reluctant",
         "role",
         "setup",
@@ -74,6 +75,7 @@ class Member:
         self._snapshot_offer = snapshot_offer
         self.node_id = setup.node_id
         self.log = log
+        self.progress = log.progress
         self.configurations = configurations
         self.term = log.hard_state.term
         self.role = Role.FOLLOWER
@@ -108,7 +110,8 @@ class Member:
     @property
     def applicable_index(self) -> int:
         """The highest index that may be applied: committed and durable here (rule 5)."""
-        return min(self.commit_index, self.log.durable_index)
+        commit_index, durable_index = self.commit_index, self.progress.durable_index
+        return commit_index if commit_index < durable_index else durable_index  # noqa: FURB136  (min() takes 200 ns)
 
     @property
     def term_start_index(self) -> int:
@@ -194,7 +197,7 @@ class Member:
 
     def persisted(self, now_ns: int) -> None:
         """The log's durable token moved: count this member's vote and entries."""
-        if self.timer.pending_ns is not None and self.log.hard_state_token <= self.log.durable_token:
+        if self.timer.pending_ns is not None and self.log.hard_state_token <= self.progress.durable_token:
             elections.on_promise_kept(self, now_ns)
         self.decider.count_durable(self, now_ns)
 
@@ -205,8 +208,9 @@ class Member:
 
     def flush(self, now_ns: int) -> None:
         """End of a turn: send the appends and commit notices that became due."""
-        if self.leadership is not None:
-            self.leadership.pump(now_ns, self.commit_index)
+        leadership = self.leadership
+        if leadership is not None and leadership.replication.peers:  # who is alone has no one to tell or hand over to
+            leadership.pump(now_ns, self.commit_index)
 
     def peer_up(self, node: NodeId, now_ns: int) -> None:
         """A new link session with the node began."""

@@ -100,7 +100,7 @@ class CoreSetup:
     tempo: Tempo = attrs.Factory(Tempo)  # what the groups of a node have measured
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)  # never changed; not frozen for the same reason as Entry of store/port.py
 class Proposal:
     """One entry to be: the frame's fields that the proposer knows. `body` may come in parts."""
 

@@ -51,6 +51,7 @@ class Effects:
         "_send_when_durable",
         "_term",
         "_voids_held",
+        "has_something",
     )
 
     def __init__(self, log: GroupLog, *, role: Role, term: int, leader: NodeId | None) -> None:
@@ -61,10 +62,12 @@ class Effects:
         self._send_when_durable: list[tuple[int, NodeId, Message]] = []
         self._voids_held = False
         self._offer: tuple[NodeId, SnapshotOffer] | None = None
+        self.has_something = False  # to be done, apart from what the member has become
 
     def send_now(self, to: NodeId, message: Message) -> None:
         """Send what promises nothing."""
         self._send_now.append((to, message))
+        self.has_something = True
 
     def send_when_durable(self, to: NodeId, message: Message) -> None:
         """Send when everything written so far is durable, and not at all if the term ends before."""
@@ -73,27 +76,29 @@ class Effects:
             self._send_now.append((to, message))
         else:
             self._send_when_durable.append((token, to, message))
+        self.has_something = True
 
     def send_in_term(self, to: NodeId, message: Message) -> None:
         """Send as leader, when term and vote are durable: entries may still be on their way to the disk."""
         if self._log.hard_state_token <= self._log.durable_token:
-            self._send_now.append((to, message))
+            self.send_now(to, message)
         else:
             self.send_when_durable(to, message)
 
     def void_promises(self) -> None:
         """What was promised and has not left yet is void: the term is over, or the member takes no part any more."""
         self._send_when_durable.clear()
-        self._voids_held = True
+        self._voids_held = self.has_something = True
 
     def fetch(self, leader: NodeId, offer: SnapshotOffer) -> None:
         """Have the leader's snapshot fetched."""
         self._offer = (leader, offer)
+        self.has_something = True
 
     def take(self, role: Role, term: int, leader: NodeId | None) -> Ready:
         """What there is to do, now that the member is this; NOTHING when there is nothing."""
         is_new = role is not self._role or term != self._term or leader != self._leader
-        if not (self._send_now or is_new or self._send_when_durable or self._voids_held or self._offer is not None):
+        if not (is_new or self.has_something):
             return NOTHING  # what most calls end with: no object is made for it
         ready = Ready(
             standing=Standing(role=role, term=term, leader=leader) if is_new else None,
@@ -106,5 +111,6 @@ class Effects:
         self._send_now = []
         if self._send_when_durable:
             self._send_when_durable = []
-        self._voids_held, self._offer = False, None
+        self._voids_held = self.has_something = False
+        self._offer = None
         return ready

@@ -40,7 +40,8 @@ class DiskLatency:
 
     def note(self, elapsed_ns: int) -> None:
         """Add the duration of a batch."""
-        self._average_ns += (min(elapsed_ns, SLOW_NS) - self._average_ns) * LATENCY_WEIGHT
+        counted_ns = elapsed_ns if elapsed_ns < SLOW_NS else SLOW_NS  # noqa: FURB136  (min() takes 200 ns)
+        self._average_ns += (counted_ns - self._average_ns) * LATENCY_WEIGHT
         self._counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
         self._sum_ns += elapsed_ns
 

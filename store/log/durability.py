@@ -42,7 +42,7 @@ NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 FOLLOWER_SHARE_MIN: Final = 0.5  # of the batch before it: a smaller one gathers more before it is closed
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(eq=False)
 class _InFlight:
     """A batch that the writer has. `last_index` is the last entry that it makes durable; a cut lowers it."""
 
@@ -81,8 +81,6 @@ class Durability:
         "_submit_wanted",
         "batches",
         "bytes_written",
-        "durable_index",
-        "durable_token",
         "hard_state",
         "hard_state_token",
         "is_starved",
@@ -117,8 +115,7 @@ class Durability:
         self._assumed = 0  # the ledger's number of what counts because of that
         self.hard_state = hard_state
         self.hard_state_token = 0
-        self.durable_token = 0
-        self.durable_index = blocks.last_index
+        state.durable_index = blocks.last_index
         self.is_starved = False
         self.on_durable: Callable[[], None] | None = None
         self.batches = 0
@@ -127,14 +124,14 @@ class Durability:
     def found_begun(self) -> None:
         """The ledger has what the log begins with: durable, not in a block, and nothing that has to be written now."""
         self._state.token = 0
-        self.durable_index = self._floor_index = self._blocks.last_index
+        self._state.durable_index = self._floor_index = self._blocks.last_index
 
     def note_cut(self, index: int) -> None:
         """The log was cut: `index` and what followed it will not become durable."""
-        self.durable_index = min(self.durable_index, index - 1)
+        self._state.durable_index = min(self._state.durable_index, index - 1)
         self._floor_index = min(self._floor_index, index - 1)  # the block that begins there lowers it in the ledger
-        for place, flight in enumerate(self._in_flight):
-            self._in_flight[place] = attrs.evolve(flight, last_index=min(flight.last_index, index - 1))
+        for flight in self._in_flight:
+            flight.last_index = min(flight.last_index, index - 1)
 
     def set_hard_state(self, hard_state: HardState) -> None:
         """See GroupLog."""
@@ -163,7 +160,9 @@ class Durability:
 
     def assume_beginning(self, *, is_alone: bool) -> None:
         """A new log begins as something durable says: its first step counts at once (decision 124)."""
-        self._may_assume = not self._blocks.terms.last_index and not self.hard_state.term and not self.durable_token
+        self._may_assume = (
+            not self._blocks.terms.last_index and not self.hard_state.term and not self._state.durable_token
+        )
         self._is_alone = is_alone
 
     @property
@@ -173,7 +172,7 @@ class Durability:
 
     def _end_to_note(self) -> Point | None:
         """The last durable entry, unless the ledger knows it or its term is unknown. The caller notes it."""
-        index = self.durable_index
+        index = self._state.durable_index
         term = self._blocks.terms.at(index)
         if index <= self._floor_index or term is None:
             return None
@@ -190,7 +189,7 @@ class Durability:
         state = self._state
         if state.token == self._handed_token or state.failed is not None or state.is_closed:
             return
-        if self._may_start():
+        if (not self._in_flight and self._preparation.piece is None) or self._may_start():
             self._start_batch(may_block=may_block)
         else:
             self._submit_wanted = True
@@ -242,33 +241,39 @@ class Durability:
         frame_bytes = queue.frame_bytes()
         self.bytes_written += frame_bytes
         before = self._in_flight[-1].batch if self._in_flight else None
-        self._in_flight.append(
-            _InFlight(
-                token=state.token,
-                last_index=self._blocks.last_index,
-                frame_bytes=frame_bytes,
-                only_grows=only_grows,
-                batch=batch,
-                write_queue=queue,
-                fds=fds,
-            )
+        flight = _InFlight(
+            token=state.token,
+            last_index=self._blocks.terms.last_index,
+            frame_bytes=frame_bytes,
+            only_grows=only_grows,
+            batch=batch,
+            write_queue=queue,
+            fds=fds,
         )
+        self._in_flight.append(flight)
         piece = self._preparation.next_piece(state.growing, frame_bytes)  # none for entries that the ledger takes
         if piece is not None:
             path = self._reader.files[piece.block.number].path
             self._preparation.start(self._disk, path, self._prepared)
         if before is not None:
             self._disk.follow(batch, self._written, before)
-            return
+        elif only_grows and not self._may_assume and len(batch):  # nearly always
+            self._disk.submit(batch, self._batch_done, may_block=may_block)
+        else:
+            self._promise(flight, may_block=may_block)
+
+    def _promise(self, flight: _InFlight, *, may_block: bool) -> None:
+        """Have the ledger take what it must have before the files are written."""
+        queue, place = flight.write_queue, self._state.place
         self._may_assume = self._may_assume and is_first_step(queue, place, is_alone=self._is_alone)
-        first = () if only_grows else promise(queue, place)
+        first = () if flight.only_grows else promise(queue, place)
         if self._may_assume:
             self._assumed = place.ledger.assume(first)
             self._written(None)
         elif first:
-            place.ledger.append(first, partial(self._promised, batch))
+            place.ledger.append(first, partial(self._promised, flight.batch))
         else:
-            self._write(batch, may_block=may_block)
+            self._write(flight.batch, may_block=may_block)
 
     def _put_back(self, queue: WriteQueue, handed: int) -> None:
         """No file can be opened at present. Nothing was written, so nothing has failed: `submit` tries again."""
@@ -355,9 +360,9 @@ class Durability:
 
     def _complete(self, done: _InFlight) -> None:
         """Account for a batch that is on disk."""
-        assert done.token > self.durable_token
-        self.durable_token = done.token
-        self.durable_index = done.last_index
+        assert done.token > self._state.durable_token
+        self._state.durable_token = done.token
+        self._state.durable_index = done.last_index
         self.batches += 1
         if done.write_queue.begun:
             self._floor_index = done.last_index

@@ -76,6 +76,7 @@ class FileLog:
         "damaged_blocks",
         "durability",
         "hard_state_lost",
+        "progress",
         "recovery_report",
         "upkeep",
     )
@@ -89,7 +90,7 @@ class FileLog:
         self._reader = reader
         self._options = options
         self._open_again = open_again
-        self._state = state = LogState(place=place)
+        self.progress = self._state = state = LogState(place=place)
         self._tail = LogTail(state, blocks, reader, options, serial=start.serial)
         self._checkpoints = RetainedCheckpoints(place, start.checkpoints, start.founding)
         self._damage = Damage(blocks, reader, place.identity.incarnation, ranges_of(start.damaged_blocks))
@@ -210,12 +211,12 @@ class FileLog:
     @property
     def durable_token(self) -> int:
         """See GroupLog."""
-        return self.durability.durable_token
+        return self._state.durable_token
 
     @property
     def durable_index(self) -> int:
         """See GroupLog."""
-        return self.durability.durable_index
+        return self._state.durable_index
 
     @property
     def failed(self) -> Exception | None:

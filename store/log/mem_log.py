@@ -13,7 +13,7 @@ from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames._frame import Scan, parse_header, record_at
 from jetraft.store.log.snapshot import Arrivals, InstallRefusedError, covers, make_manifest, verify_part
 from jetraft.store.model.manifest import Manifest, Part
-from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogStatistics, run_of_one
+from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogProgress, LogStatistics, run_of_one
 
 BLOCK_BYTES = 1 << 20  # a trim frees memory in these steps; small, because memory is scarce
 
@@ -28,7 +28,6 @@ class MemLog:
         self._frames: dict[int, list[Entry]] = {}  # by block number
         self._checkpoints: list[Checkpoint] = []  # ascending; at most two, as in files
         self._hard_state = HardState(term=0, vote=None)
-        self._token = 0
         self._submitted = (0, 0)  # token and last index of what complete() makes durable
         self._batches = 0
         self._bytes_written = 0
@@ -36,11 +35,24 @@ class MemLog:
         self.lost: tuple[tuple[int, int], ...] = ()
         self.sums_records = False
         self.hard_state_token = 0
-        self.durable_token = 0
-        self.durable_index = 0
-        self.failed: Exception | None = None
+        self.progress = LogProgress()
         self.is_starved = False
         self.on_durable: Callable[[], None] | None = None
+
+    @property
+    def durable_token(self) -> int:
+        """See GroupLog."""
+        return self.progress.durable_token
+
+    @property
+    def durable_index(self) -> int:
+        """See GroupLog."""
+        return self.progress.durable_index
+
+    @property
+    def failed(self) -> Exception | None:
+        """See GroupLog. Memory does not fail; a test sets it in `progress`."""
+        return self.progress.failed
 
     @property
     def first_index(self) -> int:
@@ -89,7 +101,7 @@ class MemLog:
             self._blocks.place(entry)
             self._frames[block.number].append(entry)
             self._bytes_written += len(entry.frame)
-        self._token += 1
+        self.progress.token += 1
 
     def _block_for(self, entry: Entry) -> Block:
         """The newest block, or a new one when it is full. The first frame of a block always fits."""
@@ -109,16 +121,16 @@ class MemLog:
             shortened = self._blocks.newest
             del self._frames[shortened.number][len(shortened.offsets) :]
         self._frames[self._blocks.open_block(index, size=self._block_bytes, used=0).number] = []
-        self.durable_index = min(self.durable_index, index - 1)
+        self.progress.durable_index = min(self.durable_index, index - 1)
         self._submitted = (self._submitted[0], min(self._submitted[1], index - 1))
-        self._token += 1
+        self.progress.token += 1
 
     def set_hard_state(self, hard_state: HardState) -> None:
         """See GroupLog."""
         assert hard_state.term >= self._hard_state.term
         self._hard_state = hard_state
-        self._token += 1
-        self.hard_state_token = self._token
+        self.progress.token += 1
+        self.hard_state_token = self.progress.token
 
     def is_compacted(self, index: int) -> bool:
         """See GroupLog. Always False: memory is freed by whole blocks."""
@@ -127,7 +139,7 @@ class MemLog:
 
     def token(self) -> int:
         """See GroupLog."""
-        return self._token
+        return self.progress.token
 
     def note_floor(self) -> bool:
         """See GroupLog. Nothing to record, because a restart loses the log."""
@@ -146,9 +158,9 @@ class MemLog:
     def submit(self, *, may_block: bool = False) -> None:
         """See GroupLog. Calls `on_durable` before it returns, unless durability is left to `complete()`."""
         del may_block
-        if self._submitted[0] == self._token:
+        if self._submitted[0] == self.progress.token:
             return
-        self._submitted = (self._token, self.last_index)
+        self._submitted = (self.progress.token, self.last_index)
         if self._durable_on_submit:
             self.complete()
 
@@ -156,7 +168,7 @@ class MemLog:
         """Make everything that was submitted durable, and call `on_durable`."""
         if self.durable_token == self._submitted[0]:
             return
-        self.durable_token, self.durable_index = self._submitted
+        self.progress.durable_token, self.progress.durable_index = self._submitted
         self._batches += 1
         if self.on_durable is not None:
             self.on_durable()
@@ -197,7 +209,7 @@ class MemLog:
         assert index <= self.last_index
         checkpoint = Checkpoint(index=index, term=term, members=members, state=state)
         self._checkpoints = [*self._checkpoints[-1:], checkpoint]
-        self._token += 1
+        self.progress.token += 1
 
     def load_checkpoint(self) -> Checkpoint | None:
         """See GroupLog."""
@@ -266,7 +278,7 @@ class MemLog:
         log._blocks = block_list([*found, (end, [])])
         log._hard_state = self._hard_state
         log._checkpoints = [checkpoint]
-        log.durable_index = checkpoint.index
+        log.progress.durable_index = checkpoint.index
         return log
 
     def statistics(self) -> LogStatistics:

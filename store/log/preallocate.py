@@ -101,8 +101,11 @@ class Preparation:
         sizes = self._sizes
         if self.piece is not None or self._batches < sizes.after_batches or self._batch_bytes > BATCH_BYTES_MAX:
             return None
-        piece_bytes = max(sizes.piece_bytes, self._aligned(int(self._batch_bytes) * sizes.piece_batches_min))
+        piece_bytes = int(self._batch_bytes) * sizes.piece_batches_min
+        piece_bytes = sizes.piece_bytes if piece_bytes <= sizes.piece_bytes else self._aligned(piece_bytes)
         if self._prepared_end >= block.used + piece_bytes // 2:
+            return None
+        if self._prepared_end >= block.size:
             return None
         distance = int(self._batch_bytes * DISTANCE_BATCHES)
         start = max(self._prepared_end, self._aligned(block.used + MARK_BYTES + distance))

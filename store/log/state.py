@@ -7,11 +7,11 @@ import attrs
 
 from jetraft.store.blocks.block import Block
 from jetraft.store.log.write_queue import LogPlace, WriteQueue
-from jetraft.store.port import Entry, StoreFailed
+from jetraft.store.port import Entry, LogProgress, StoreFailed
 
 
 @attrs.define(eq=False, kw_only=True)
-class LogState:
+class LogState(LogProgress):
     """Changes of one log that are in memory. Belongs to the one trio thread."""
 
     place: LogPlace
@@ -20,17 +20,11 @@ class LogState:
     write_queue: WriteQueue = attrs.field(factory=WriteQueue)
     """What no batch has taken yet. `Durability` replaces it when a batch starts, so no part keeps a reference."""
 
-    token: int = 0
-    """Counts changes. Grows with every change of the write queue, never goes back."""
-
     growing: Block | None = None
     """The block to which the next entry is appended: the newest one, or None until this process has started one."""
 
     newest: Entry | None = None
     """The last entry as it was appended, if it is small: it is applied next. None after its bytes or the end change."""
-
-    failed: Exception | None = None
-    """The first write error. Final: from then on nothing is handed to the writer, and nothing counts as durable."""
 
     is_closed: bool = False
     """Final. Batches that the writer already has still finish, and nothing counts as durable."""

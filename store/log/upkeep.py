@@ -86,19 +86,19 @@ class BlockUpkeep:
         if not oldest_index:
             return 0
         # A block that was never written must not be missing before the record of the trim says so.
-        blocks = self._blocks.droppable(first_live_seq, min(index, oldest_index, self._durability.durable_index))
+        blocks = self._blocks.droppable(first_live_seq, min(index, oldest_index, self._state.durable_index))
         self._drop(blocks)
         return len(blocks)
 
     def has_droppable(self, first_live_seq: int) -> bool:
         """Whether a trim would drop blocks, once the checkpoints allow it."""
-        return bool(self._blocks.droppable(first_live_seq, self._durability.durable_index))
+        return bool(self._blocks.droppable(first_live_seq, self._state.durable_index))
 
     def drop_dead(self, numbers: Sequence[int], index: int) -> int:
         """Drop blocks without live messages, all of whose entries are at or below `index`; see `trim`."""
         self._state.check_usable()
         found = [self._block_at_rest(number) for number in numbers]
-        limit = min(index, self._durability.durable_index)
+        limit = min(index, self._state.durable_index)
         blocks = [block for block in found if block is not None and block.last_index <= limit]
         self._drop(blocks)
         return len(blocks)
@@ -118,7 +118,7 @@ class BlockUpkeep:
     def compaction_source(self, number: int, index: int) -> Source | None:
         """A block to compact, if all its entries are at or below `index` and it may be rewritten; otherwise None."""
         block = self._block_at_rest(number)
-        if block is None or not block.offsets or block.last_index > min(index, self._durability.durable_index):
+        if block is None or not block.offsets or block.last_index > min(index, self._state.durable_index):
             return None
         file = self._reader.files[number]
         return Source(
@@ -186,7 +186,7 @@ class BlockUpkeep:
         Of the block that grows, the entries that are durable.
         """
         rewriting = {number for queue in self._durability.unwritten() for number, _ in queue.rewrites}
-        place, durable_index = self._state.place, self._durability.durable_index
+        place, durable_index = self._state.place, self._state.durable_index
         checkpoints = [
             Target(
                 path=place.log / checkpoint_name(index),

@@ -216,7 +216,7 @@ def test_a_failed_log_ends_leadership_and_nothing_is_acknowledged_after_it() -> 
     lab, _, group = lab_with_leader()
     outcomes = Outcomes()
     assert isinstance(group.log, MemLog)
-    group.log.failed = OSError(5, "EIO")
+    group.log.progress.failed = OSError(5, "EIO")
     group.propose(command(b"x"), outcomes)
     lab.run(1000 * MS)
     assert [outcome for outcome, _ in outcomes.told] == [Outcome.REFUSED]
@@ -228,7 +228,7 @@ def test_a_failed_log_votes_for_nobody_from_the_moment_of_the_error() -> None:
     lab, _, leader = lab_with_leader()
     group = lab.managers[NodeId("n2")].groups[NAME]
     assert isinstance(group.log, MemLog)
-    group.log.failed = OSError(5, "EIO")
+    group.log.progress.failed = OSError(5, "EIO")
     term, now_ns = group.term + 1, lab.clock.now_ns
     request = VoteRequest(term=term, last_index=leader.log.last_index, last_term=1, transfer=True)
     group.step(NodeId("n3"), request, now_ns)

@@ -84,7 +84,7 @@ def everything_is_durable(patch: Patch) -> None:
 
     def careless(part: Durability, done: Any) -> None:
         complete(part, done)
-        part.durable_token, part.durable_index = part._state.token, part._blocks.last_index
+        part._state.durable_token, part._state.durable_index = part._state.token, part._blocks.last_index
 
     patch.setattr(Durability, "_complete", careless)
 
@@ -312,7 +312,7 @@ def trim_at_once(patch: Patch) -> None:
     """What is applied is trimmed, whatever a durable checkpoint covers (33)."""
 
     def trim(upkeep: BlockUpkeep, _first_live_seq: int, _index: int) -> int:
-        blocks = upkeep._blocks.droppable(1 << 62, upkeep._durability.durable_index)
+        blocks = upkeep._blocks.droppable(1 << 62, upkeep._state.durable_index)
         upkeep._blocks.drop(blocks)
         for block in blocks:
             upkeep._tail.remove(block)
