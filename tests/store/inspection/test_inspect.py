@@ -10,7 +10,8 @@ from jetraft.api.cli.main import main
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames import _frame
-from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity, Kind
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, KEY_NAMES, Identity, Kind
+from jetraft.store.frames.keyring import Secrets
 from jetraft.store.inspection.inspect import HardStateView, NotAStoreError, inspect
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.ledger.ledger_records import value
@@ -33,10 +34,14 @@ def entry(index: int, seq: int) -> Entry:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A node's store with one group of five messages, a vote and a checkpoint."""
+    return written(tmp_path, LogOptions())
+
+
+def written(tmp_path: Path, options: LogOptions) -> Path:
     writer = Writer(1)
     node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="C")
     identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=7)
-    log = open_log(node_dir.ledger, node_dir.group(GROUP, 7), identity, BlockCache())
+    log = open_log(node_dir.ledger, node_dir.group(GROUP, 7), identity, BlockCache(), options)
     log.set_hard_state(HardState(term=3, vote=NodeId("AAAAAAAA")))
     log.append([entry(index, index + 10) for index in range(1, 6)])
     log.save_checkpoint(4, 3, b"", b"state")
@@ -104,6 +109,20 @@ def test_a_flipped_bit_is_one_damaged_range(store: Path, capsys: pytest.CaptureF
 def test_damage_to_any_file_fails_the_verification(store: Path, pattern: str) -> None:
     flip(next(store.rglob(pattern)), 5)
     assert main(["verify", str(store)]) == 1
+
+
+@pytest.mark.parametrize("name", KEY_NAMES)
+def test_a_missing_copy_of_the_data_key_fails_the_verification(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other copy opens the log; once that is lost too, nothing does."""
+    pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
+    store = written(tmp_path, LogOptions(secrets=Secrets(key=b"k")))
+    assert main(["verify", str(store)]) == 0
+    capsys.readouterr()
+    next(store.rglob(name)).unlink()
+    assert main(["verify", str(store)]) == 1
+    assert f"{name}: is missing" in capsys.readouterr().out
 
 
 def test_a_log_that_only_the_ledger_has_is_sound(tmp_path: Path) -> None:
