@@ -110,7 +110,7 @@ class StreamMachine:
             config=b"" if self.config is None else encode_config(self.config),
             store=self.store.snapshot(),
             dedup=self.dedup.snapshot(),
-            ttl=self.ttl.to_list(self.is_live),
+            ttl=self.ttl.pack(self.store.is_live),
             last_msg_id=self.last_msg_id,
             config_revision=self.config_revision,
             schedules=self.schedules.to_list(self.is_live),
@@ -384,7 +384,7 @@ class StreamMachine:
 
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
-        return self.store.subject_of(seq) is not None
+        return self.store.is_live(seq)
 
     def count_live(self, seqs: tuple[int, ...], start: int) -> int:
         """How many of these messages the stream has, from the `start`-th on."""

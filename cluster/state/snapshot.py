@@ -23,6 +23,7 @@ SNAPSHOT_VERSION: Final = 5
 WITHOUT_CHAIN: Final = 4  # written where there is none, so that earlier servers read it
 WITHOUT_SOURCES: Final = 3  # the same
 WITHOUT_SCHEDULES: Final = 2  # the same
+BEFORE_TTL: Final = 4  # items: version, configuration, store, duplicates
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -32,7 +33,7 @@ class Snapshot:
     config: bytes  # empty before the first entry
     store: Any
     dedup: Any
-    ttl: Any
+    ttl: bytes | memoryview  # TtlTable.pack: a million pairs, of which no object is made
     last_msg_id: bytes
     config_revision: int
     schedules: Any
@@ -50,10 +51,11 @@ class Snapshot:
             version, tables = WITHOUT_CHAIN, (self.schedules, sources)
         elif self.schedules:
             version, tables = WITHOUT_SOURCES, (self.schedules,)
-        head: tuple[object, ...] = version, self.config, self.store, self.dedup, self.ttl, self.last_msg_id
-        head += (self.config_revision, *tables)
+        before = version, self.config, self.store, self.dedup
+        after = self.last_msg_id, self.config_revision, *tables
         packer = msgpack.Packer()
-        parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
+        parts = [packer.pack_array_header(len(before) + 1 + len(after) + 1), *map(packer.pack, before)]
+        parts += (bytes(self.ttl), *map(packer.pack, after))
         consumers = tuple(self.consumers)
         parts.append(packer.pack_array_header(len(consumers)))
         pair = packer.pack_array_header(2)
@@ -66,7 +68,14 @@ class Snapshot:
     @classmethod
     def decode(cls, state: bytes) -> Snapshot:
         """The reverse, of any version up to this one."""
-        version, config, store, dedup, ttl, last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
+        unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(1, len(state)))
+        unpacker.feed(state)
+        count = unpacker.read_array_header()
+        version, config, store, dedup = (unpacker.unpack() for _ in range(BEFORE_TTL))
+        ttl_at = unpacker.tell()
+        unpacker.skip()
+        ttl = memoryview(state)[ttl_at : unpacker.tell()]
+        last_msg_id, *rest = (unpacker.unpack() for _ in range(count - BEFORE_TTL - 1))
         assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
         revision, *tables, consumers = rest if version > 1 else (0, *rest)
         sources = tables[1] if version > WITHOUT_SOURCES else ()

@@ -12,15 +12,15 @@ the stream keeps one message a subject. Source: ADR-43; values that are refused,
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_duration, parse_duration
+from jetraft.store.stream._ends import Ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from jetraft.store.model.config import StreamConfig
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NEVER_NS: Final = 0  # the TTL of a message that never expires
 TTL_NS_MIN: Final = NS_PER_S
 TTL_NS_MAX: Final = 2**62  # longer is cut: it is centuries
+END_NS_MAX: Final = 2**63 - 1  # likewise of a message from the far future
 
 
 def parse_ttl(text: bytes) -> int | None:
@@ -72,11 +73,11 @@ class TtlTable:
     """Which messages expire when."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int]] = []  # (Unix time of the end, stream sequence)
+        self._ends = Ends()
         self.never: AbstractSet[int] = frozenset()  # the one empty set: one of its own takes 216 bytes
 
     def __len__(self) -> int:
-        return len(self._heap) + len(self.never)
+        return len(self._ends) + len(self.never)
 
     def add(self, seq: int, ttl_ns: int, ts_ns: int) -> None:
         """A stored message with a TTL."""
@@ -85,39 +86,35 @@ class TtlTable:
                 self.never = set(self.never)
             self.never.add(seq)
         else:
-            heappush(self._heap, (ts_ns + ttl_ns, seq))
+            self._ends.push(min(ts_ns + ttl_ns, END_NS_MAX), seq)
 
     def deadline_ns(self, is_live: Callable[[int], bool]) -> int | None:
         """When the next live message expires; drops those that are gone."""
-        while self._heap and not is_live(self._heap[0][1]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while (first := self._ends.first()) is not None:
+            end_ns, seq = first
+            if is_live(seq):
+                return end_ns
+            self._ends.pop()
+        return None
 
     def due(self, now_unix_ns: int, is_live: Callable[[int], bool], count_max: int) -> list[int]:
         """Live messages that have expired, ascending; they stay in the table until they are gone."""
         found: list[tuple[int, int]] = []
-        while self._heap and self._heap[0][0] <= now_unix_ns and len(found) < count_max:
-            item = heappop(self._heap)
-            if is_live(item[1]):
-                found.append(item)
-        for item in found:
-            heappush(self._heap, item)
+        while len(found) < count_max and (first := self._ends.first()) is not None and first[0] <= now_unix_ns:
+            self._ends.pop()
+            if is_live(first[1]):
+                found.append(first)
+        for end_ns, seq in found:
+            self._ends.push(end_ns, seq)
         return sorted(seq for _, seq in found)
 
-    def forget(self, is_live: Callable[[int], bool]) -> None:
-        """Drop what is gone."""
-        self._heap = [item for item in self._heap if is_live(item[1])]
-        heapify(self._heap)
+    def pack(self, is_live: Callable[[int], bool]) -> bytes:
+        """The table for a snapshot, without what is gone: pairs (end, sequence) in msgpack, an end of 0 for never."""
+        self._ends.keep(is_live)
         if self.never:
             self.never = {seq for seq in self.never if is_live(seq)}
+        return self._ends.pack(sorted(self.never))
 
-    def to_list(self, is_live: Callable[[int], bool]) -> list[tuple[int, int]]:
-        """The table for a snapshot, ascending: (end, sequence), an end of 0 for never."""
-        self.forget(is_live)
-        return sorted([*self._heap, *((NEVER_NS, seq) for seq in self.never)])
-
-    def restore(self, items: Sequence[Sequence[int]]) -> None:
-        """The inverse of `to_list`."""
-        self._heap = [(end_ns, seq) for end_ns, seq in items if end_ns != NEVER_NS]
-        heapify(self._heap)
-        self.never = {seq for end_ns, seq in items if end_ns == NEVER_NS} or frozenset()
+    def restore(self, packed: bytes | memoryview) -> None:
+        """The inverse of `pack`. Raises ValueError."""
+        self.never = set(self._ends.restore(packed)) or frozenset()
