@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
+.PHONY: help setup run demo test ui-check test-again mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,13 +47,17 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 	@RAFT=$(RAFT) $(BIN)/python -m demo.main
 
 test: setup      ## the whole test suite in its short form, three files at a time (WORKERS=n): a part of the tests waits
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not mutation" --durations=15 --durations-min=5
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not mutation and not browser" --durations=15 --durations-min=5
 
 mutations: setup ## every rule of docs/raft.md, docs/storage.md and docs/reliability.md switched off once: a test must notice (WORKERS=n)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load -q -m mutation
 
 test-again: setup ## the tests that failed in the last `make test`, alone; those of more than five files fail at once (decision 80)
 	$(BIN)/python -m tests.harness.again
+
+ui-check: setup  ## the dashboard in headless Chromium (apt-get install chromium): each view, sign-ins, a failover seen live; writes docs/pictures
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check '.[ui-check]' --no-deps playwright greenlet pyee
+	$(BIN)/python -m pytest -q -m browser tests/ui -o timeout=600
 
 test-long: setup ## the tests that have a long form, in it: more seeds and moments, each mutation searched from seed 0 (WORKERS=n)
 	JETRAFT_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m long_form -o timeout=900
@@ -95,7 +99,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases -p tests.linearizability -p tests.scaling
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.artefacts -p tests.doubles -p tests.fuzz -p tests.compose -p tests.older_stores -p tests.releases -p tests.linearizability -p tests.scaling -p tests.ui
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)

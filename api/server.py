@@ -193,7 +193,7 @@ class Server:
             started_unix_ns=self.started_unix_ns,
             started_mono_ns=self.started_mono_ns,
         )
-        self.monitor = open_monitor(options, self.pages)
+        self.monitor = open_monitor(options, self.pages, parts)
         self.reloader = make_reloader(self)
         self.system = SystemAccount.build(
             pages=self.pages,

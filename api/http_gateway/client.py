@@ -44,7 +44,9 @@ class GatewayClient:
         self.is_over = False
 
     @classmethod
-    async def connect(cls, stream: trio.SocketStream, login: Login, line_bytes_max: int) -> Self:
+    async def connect(
+        cls, stream: trio.SocketStream, login: Login, line_bytes_max: int, name: str = "http gateway"
+    ) -> Self:
         """Log in, with a line that the server reads. Raises RefusedRequestError."""
         client = cls(stream, b"%b.%b" % (INBOX, secrets.token_hex(INBOX_BYTES).encode()))
         options = {
@@ -55,7 +57,7 @@ class GatewayClient:
             "lang": "http",
             "version": "1",
         }
-        hello = orjson.dumps({**options, "name": "http gateway", **dict(login.fields)})
+        hello = orjson.dumps({**options, "name": name, **dict(login.fields)})
         if len(hello) + CONNECT_BYTES > line_bytes_max:
             raise RefusedRequestError(UNAUTHORIZED, f"a login has {line_bytes_max} bytes at most (max_control_line)")
         with trio.move_on_after(LOGIN_S) as scope:
@@ -120,7 +122,7 @@ class GatewayClient:
             await self._send(b"PONG\r\n")
         if line.startswith(b"-ERR"):
             reason = line[4:].strip().strip(b"'").decode("utf-8", "replace")
-            status = _status_of(reason)
+            status = status_of(reason)
             self.is_over = status != FORBIDDEN  # the server closes the connection after all other errors
             raise RefusedRequestError(status, reason)
 
@@ -151,7 +153,7 @@ class GatewayClient:
         self._buffer += data
 
 
-def _status_of(reason: str) -> int:
+def status_of(reason: str) -> int:
     """The status of what the server objects to."""
     lowered = reason.lower()
     if lowered.startswith("permissions violation"):

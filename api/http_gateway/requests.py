@@ -139,7 +139,7 @@ def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -
     match parts:
         case [b"pub", subject]:
             _require(method, "POST")
-            _check_subject(subject)
+            check_subject(subject)
             return AskedMessage(subject=subject, hdr=_header_block(headers), takes_body=True)
         case [b"stream", stream, b"msg", text]:
             _require(method, "GET")
@@ -148,7 +148,7 @@ def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -
             return _message_of(stream, {"seq": int(text)}, headers)
         case [b"stream", stream, b"last", subject]:
             _require(method, "GET")
-            _check_subject(subject)
+            check_subject(subject)
             return _message_of(stream, {"last_by_subj": subject.decode("utf-8", "replace")}, headers)
     raise RefusedRequestError(
         404, "there is /pub/<subject>, /stream/<name>/msg/<seq> and /stream/<name>/last/<subject>"
@@ -160,7 +160,8 @@ def _require(method: str, wanted: str) -> None:
         raise RefusedRequestError(405, f"it is {wanted}")
 
 
-def _check_subject(subject: bytes) -> None:
+def check_subject(subject: bytes) -> None:
+    """Raise RefusedRequestError for what is no subject of a message."""
     has_control = any(byte <= ord(" ") or byte == DELETE for byte in subject)
     if has_control or len(subject) > SUBJECT_BYTES_MAX or not valid_publish_subject(subject):
         raise RefusedRequestError(400, "it is no subject that one can publish to")

@@ -7,7 +7,6 @@ keeps its client as long as its requests name the same user.
 from __future__ import annotations
 
 import logging
-import socket
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,6 +15,7 @@ import trio
 
 from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.client import GatewayClient
+from jetraft.api.http_gateway.inside import InsideDoor
 from jetraft.api.http_gateway.requests import (
     Login,
     RefusedRequestError,
@@ -27,9 +27,9 @@ from jetraft.api.http_gateway.requests import (
     reply_of,
 )
 from jetraft.api.listener import ClientListener
-from jetraft.api.session import Session
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from jetraft.api.http_gateway.requests import AskedMessage
@@ -182,7 +182,8 @@ class GatewayListener(ClientListener):
             await peer.client.close()
             peer.client = None
         if peer.client is None:
-            opened = self._connect_inside(peer)
+            door = InsideDoor(self.plane, self.reactor, self.sessions, self.clock)
+            opened, _ = door.connect(peer.ip, peer.port)
             try:
                 peer.client = await GatewayClient.connect(opened, login, self.sessions.options.max_control_line_bytes)
             except RefusedRequestError:
@@ -190,19 +191,6 @@ class GatewayListener(ClientListener):
                 raise
             peer.login = login
         return peer.client
-
-    def _connect_inside(self, peer: HttpClient) -> trio.SocketStream:
-        """A connection to this server, which knows it by the address of the HTTP client."""
-        if len(self.sessions.by_cid) >= self.sessions.options.max_connections:
-            raise RefusedRequestError(503, "maximum connections exceeded")
-        ours, theirs = socket.socketpair()
-        theirs.setblocking(False)  # noqa: FBT003  the socket module's own signature
-        cid = self.plane.open(theirs.detach(), b"", auth_required=self.sessions.auth_required)
-        session = Session(cid, peer.ip, peer.port, self.clock.unix_ns())
-        self.plane.write(cid, self.sessions.info(session))
-        self.sessions.add(session)
-        self.reactor.end_turn()
-        return trio.SocketStream(trio.socket.from_stdlib_socket(ours))
 
     @staticmethod
     async def _send(stream: trio.abc.Stream, http: h11.Connection, reply: Reply, *, has_body: bool) -> None:

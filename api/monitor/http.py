@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for monitoring pages, on h11 and trio.
 
-It serves GET and HEAD, and what else the paths of a Site take. It closes a connection that is idle, whose request takes
-too long, or that exceeds its places (AddressShare). A bug in a page is answered with status 500 and logged; it does not
-stop the server.
+It serves GET and HEAD, and what the paths of a MonitorSite take. It closes a connection that is idle, whose request
+takes too long, or that exceeds its places (AddressShare). A bug in a page is answered with status 500 and logged; it
+does not stop the server.
 
 A page is made without a pause. So pages are made one at a time, followed by a pause as long as the page took: requests
 in a loop take half of the node's time at most.
@@ -19,14 +19,15 @@ import h11
 import trio
 
 from jetraft.api.address_share import AddressShare
+from jetraft.api.http_gateway.requests import is_framed_twice
 from jetraft.api.interfaces import client_ip
 from jetraft.api.listener import listen
-from jetraft.api.monitor.asked import BODY_BYTES_MAX, Answerer, Asked, Feed, Site
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
+from jetraft.api.monitor.web_request import BODY_BYTES_MAX, Answerer, Feed, MonitorSite, WebRequest
 from jetraft.api.start_errors import MONITOR_ERROR
 
 REQUEST_TIMEOUT_S = 10.0  # for each request, with the wait for it
-ANSWER_TIMEOUT_S = 30.0  # until the answer is taken; what a path of a Site waits for has bounds of its own
+ANSWER_TIMEOUT_S = 30.0  # until the answer is taken; what a path of a MonitorSite waits for has bounds of its own
 SEND_TIMEOUT_S = 10.0  # until a part of a feed is taken
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
 READ_BYTES = 16 * 1024
@@ -53,7 +54,7 @@ class MonitorServer:
     _making: trio.Lock = attrs.field(factory=trio.Lock)
     _next_at_s: float = 0.0  # trio's time
     share: AddressShare = attrs.field(factory=AddressShare)
-    site: Site | None = attrs.field(default=None, kw_only=True)
+    site: MonitorSite | None = attrs.field(default=None, kw_only=True)
 
     @property
     def scheme(self) -> str:
@@ -84,6 +85,10 @@ class MonitorServer:
                     with trio.fail_after(REQUEST_TIMEOUT_S):
                         asked = await self._next_request(stream, connection)
                     if asked is None:
+                        return
+                    if is_framed_twice(asked[0].headers.raw_items()):
+                        with trio.fail_after(ANSWER_TIMEOUT_S):
+                            await _send_page(stream, connection, BAD_REQUEST, has_body=True)
                         return
                     with trio.fail_after(ANSWER_TIMEOUT_S):
                         answer = await self._answer_to(asked[0], asked[1], ip, port)
@@ -138,7 +143,7 @@ class MonitorServer:
         for name, value in request.headers:
             key, text = name.decode("latin-1"), value.decode("latin-1")
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
-        asked = Asked(
+        asked = WebRequest(
             method=request.method.decode("latin-1"),
             arguments=dict(reversed(parse_qsl(target.query))),
             headers=headers,

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from jetraft.api.config.options import Options
     from jetraft.api.monitor.http import MonitorServer
     from jetraft.api.monitor.pages import Pages
+    from jetraft.api.tls.assembly import ListenerParts
 
 
-def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
+def open_monitor(options: Options, pages: Pages, parts: ListenerParts) -> MonitorServer | None:
     """The bound listener; None without a port. Raises ListenError, TlsError with one line."""
     context = None
     if options.http_port and options.https_port:
@@ -28,10 +29,12 @@ def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
     port = options.https_port or options.http_port
     if not port:
         return None
+    from jetraft.api.http_gateway.inside import InsideDoor  # noqa: PLC0415  the same
     from jetraft.api.monitor.http import MonitorServer  # noqa: PLC0415  the same
     from jetraft.api.monitor.ui.table import ui_site, ui_table  # noqa: PLC0415  the same
 
     sock = bind(options.http_host or options.host, port, MONITOR_ERROR)
     table = {**pages.table(), **ui_table(pages)}
-    requests, site = pages.varz.requests, ui_site(pages)
+    door = InsideDoor(parts.plane, parts.reactor, parts.sessions, parts.clock)
+    requests, site = pages.varz.requests, ui_site(pages, door, options.http_base_path)
     return MonitorServer(sock, table, options.http_base_path, requests, context, site=site)

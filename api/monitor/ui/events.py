@@ -15,13 +15,13 @@ import orjson
 import trio
 
 from jetraft.api.address_share import AddressShare
-from jetraft.api.monitor.asked import Asked, Feed, Send
 from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.ui.answers import problem
 from jetraft.api.monitor.ui.assets import with_headers
 from jetraft.api.monitor.ui.changes import Changes, Glance
 from jetraft.api.monitor.ui.guards import is_cross_site
 from jetraft.api.monitor.ui.slices import Slices
+from jetraft.api.monitor.web_request import Feed, Send, WebRequest
 from jetraft.store.model.clock import Clock
 
 FEEDS_MAX: Final = 32  # each has a connection, a task and a queue: some 200 KiB
@@ -53,6 +53,7 @@ class EventFeed:
     _unsaid: int = 0  # dropped since the browser was told last
     dropped: int = 0
     is_over: bool = False
+    gone: trio.Event = attrs.field(factory=trio.Event)  # the browser is
 
     @property
     def head(self) -> Page:
@@ -75,6 +76,7 @@ class EventFeed:
 
     def close(self) -> None:
         """See Feed."""
+        self.gone.set()
         self.given_back(self)
 
     async def run(self, send: Send) -> None:
@@ -107,7 +109,7 @@ class Events:
     _wanted: trio.Event = attrs.field(factory=trio.Event)
     _delay_ns: int = 0  # the longest of this period by which the loop was late
 
-    async def open(self, asked: Asked) -> Page | Feed:
+    async def open(self, asked: WebRequest) -> Page | Feed:
         """A feed, which begins with the events from now on."""
         if asked.method != "GET":
             return problem(405, "it is GET")

@@ -9,18 +9,18 @@ site for a browser, but knows no login; so without a login the Host is an addres
 from urllib.parse import urlsplit
 
 from jetraft.api.http_gateway.requests import is_own_host
-from jetraft.api.monitor.asked import Asked
+from jetraft.api.monitor.web_request import WebRequest
 
 MARK = "x-jetraft-dashboard"  # the header of requests that act
-SAME_SITE = frozenset(("", "none", "same-origin"))  # of Sec-Fetch-Site; old browsers send none
+SAME_SITE = frozenset(("", "none", "same-origin"))  # of Sec-Fetch-MonitorSite; old browsers send none
 
 
-def is_cross_site(asked: Asked) -> bool:
+def is_cross_site(asked: WebRequest) -> bool:
     """Whether a browser says that a page of another site has made it send this."""
     return asked.header("sec-fetch-site") not in SAME_SITE
 
 
-def why_not_own(asked: Asked) -> str:
+def why_not_own(asked: WebRequest) -> str:
     """Why a request that acts is not one of the dashboard's own page; empty when it is."""
     if asked.method != "POST":
         return "it is POST"
@@ -40,7 +40,7 @@ def why_not_own(asked: Asked) -> str:
     return ""
 
 
-def is_local(asked: Asked) -> bool:
+def is_local(asked: WebRequest) -> bool:
     """Whether a request comes from this machine, to a name that no page of another site can have."""
     is_loopback = asked.ip == "::1" or asked.ip.startswith("127.")
     return is_loopback and is_own_host(asked.header("host"))

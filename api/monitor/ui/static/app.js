@@ -7,6 +7,7 @@ const ROW_PX = 52;
 const AROUND = 8; // rows above and below what is seen
 const ROWS_AT_ONCE = 200;
 const HISTORY = 60; // points of a sparkline
+const HISTORY_MIN = 15; // as wide as it is drawn at first
 const FEED_MAX = 300;
 
 /* ---------------------------------------------------------------- elements */
@@ -48,7 +49,7 @@ function sparkline() {
         return;
       }
       const top = Math.max(...values, 1e-9);
-      const step = 100 / (HISTORY - 1);
+      const step = 100 / (Math.max(values.length, HISTORY_MIN) - 1);
       const left = 100 - step * (values.length - 1);
       const points = values.map((value, at) => `${(left + at * step).toFixed(1)},${(29 - (27 * value) / top).toFixed(1)}`);
       line.setAttribute("points", points.join(" "));
@@ -65,6 +66,10 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 function count(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) < 100000 ? whole.format(value) : short.format(value);
+}
+
+function plural(value, word) {
+  return `${whole.format(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
 function bytes(value) {
@@ -110,6 +115,124 @@ async function get(path, parameters) {
   const answer = await fetch(query ? `${path}?${query}` : path, { credentials: "same-origin", cache: "no-store" });
   if (!answer.ok && path !== "healthz") throw new Refused(answer.status, (await answer.text()).slice(0, 500));
   return answer.json();
+}
+
+/* ---------------------------------------------------------------- who is signed in */
+
+const who = { status: { signed_in: false }, listeners: new Set() };
+
+async function post(path, body) {
+  const answer = await fetch(path, {
+    method: "POST",
+    credentials: "same-origin",
+    headers: { "Content-Type": "application/json", "X-Jetraft-Dashboard": "1" },
+    body: JSON.stringify(body),
+  });
+  const text = await answer.text();
+  let found = null;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    /* an answer of another service need not be JSON */
+  }
+  if (!answer.ok) {
+    if (answer.status === 401 && path !== "ui/login") setWho({ signed_in: false });
+    throw new Refused(answer.status, found && found.error ? found.error.description : text.slice(0, 300));
+  }
+  return found === null ? text : found;
+}
+
+/* A request of the user who is signed in, with the user's rights; errors of the API are refusals. */
+async function request(subject, payload, headers) {
+  const found = await post("ui/request", { subject, payload: payload === undefined ? "" : payload, headers: headers || {} });
+  if (found && found.error) throw new Refused(found.error.code, found.error.description);
+  return found;
+}
+
+const api = (operation, payload) => request(`$JS.API.${operation}`, payload);
+
+function setWho(status) {
+  const changed = status.signed_in !== who.status.signed_in || status.account !== who.status.account || status.user !== who.status.user;
+  who.status = status;
+  setText($("user"), status.signed_in ? `${status.user || "no user"} · ${status.account}` : "");
+  const button = $("sign");
+  button.hidden = false;
+  setText(button, status.signed_in ? "Sign out" : "Sign in");
+  if (!changed) return;
+  listen();
+  for (const listener of who.listeners) listener();
+}
+
+async function lookWho() {
+  setWho(await get("ui/session"));
+}
+
+/* Whether the user who is signed in may be asked about a stream of this account. */
+const isOf = (account) => who.status.signed_in && who.status.account === account;
+
+function dialog(title, { small } = {}) {
+  const box = el("dialog", { class: small ? "small" : "", "aria-label": title }, el("h2", {}, title));
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  return box;
+}
+
+function field(label, input) {
+  return el("label", { class: "block" }, label, input);
+}
+
+function buttons(...made) {
+  return el("div", { class: "bar" }, ...made);
+}
+
+function signIn() {
+  const box = dialog("Sign in", { small: true });
+  const user = el("input", { autocomplete: "username", name: "user", spellcheck: "false", autocapitalize: "off" });
+  const password = el("input", { type: "password", autocomplete: "current-password", name: "pass" });
+  const token = el("input", { type: "password", autocomplete: "off", name: "token" });
+  const said = el("p", { class: "error", role: "alert" }, who.status.why_not || "");
+  const go = el("button", { type: "submit" }, "Sign in");
+  const form = el(
+    "form",
+    {},
+    el("p", { class: "muted" }, who.status.needs_login === false ? "This server asks clients for no login: leave the fields empty." : "As a NATS client does: the page may then do what this user may."),
+    field("User", user),
+    field("Password", password),
+    el("p", { class: "muted" }, "or"),
+    field("Token, or the JWT of a bearer", token),
+    said,
+    buttons(go, el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")),
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    const secret = token.value.trim();
+    const isJwt = who.status.has_operators && /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/.test(secret);
+    const login = secret ? (isJwt ? { jwt: secret } : { token: secret }) : { user: user.value, pass: password.value };
+    try {
+      setWho(await post("ui/login", login));
+      box.close();
+      notice(`Signed in to account ${who.status.account}`);
+      refresh();
+    } catch (error) {
+      setText(said, error.message);
+    } finally {
+      go.disabled = false;
+    }
+  });
+  box.append(form);
+  box.showModal();
+}
+
+async function signOut() {
+  try {
+    await post("ui/logout", {});
+  } catch (error) {
+    failed(error);
+  }
+  setWho({ signed_in: false });
+  lookWho().catch(failed);
+  refresh();
 }
 
 /* How fast a counter grows, from what it was before; a counter that has gone back has begun again. */
@@ -420,6 +543,8 @@ const SAID = {
   node_offline: ["bad", "Node offline", (event) => `${event.node} cannot be reached from this node`],
   node_online: ["good", "Node online", (event) => `${event.node} is reached again`],
   log_failed: ["bad", "Log failed", (event) => `${named(event)}: ${event.reason}`],
+  denied: ["warn", "Not permitted", (event) => event.reason],
+  signed_out: ["warn", "Signed out", () => "the sign-in has ended"],
   dropped: ["warn", "Events dropped", (event) => `${count(event.count)} events came faster than this page took them`],
   too_large: ["warn", "Large event", (event) => `an event of ${bytes(event.bytes)} is not shown`],
 };
@@ -436,6 +561,7 @@ function addEvent(kind, what, text) {
 
 function onChange(event) {
   const said = SAID[event.what];
+  if (event.what === "signed_out") lookWho().catch(failed);
   if (said) addEvent(said[0], said[1], said[2](event));
   if (feed.soon === null) {
     feed.soon = setTimeout(() => {
@@ -443,6 +569,20 @@ function onChange(event) {
       refresh();
     }, 150);
   }
+}
+
+/* An advisory in one line: its kind, and the fields that say what it is about. */
+function onAdvisory({ subject, payload }) {
+  let found = {};
+  try {
+    found = JSON.parse(payload);
+  } catch {
+    /* shown by its subject alone */
+  }
+  const kind = String(found.type || subject).split(".").pop().replaceAll("_", " ");
+  const about = ["stream", "consumer", "action", "leader", "stream_seq", "deliveries", "reason"].filter((name) => found[name] !== undefined && found[name] !== "");
+  const client = found.client ? [found.client.user || found.client.name, found.client.acc].filter(Boolean).join(" · ") : "";
+  addEvent("", kind, [...about.map((name) => `${name.replace("_", " ")} ${found[name]}`), client].filter(Boolean).join(", ") || subject);
 }
 
 const figures = { latest: null, listeners: new Set() };
@@ -457,6 +597,7 @@ function listen() {
     for (const listener of figures.listeners) listener(found);
   }));
   source.addEventListener("change", parsed(onChange));
+  source.addEventListener("advisory", parsed(onAdvisory));
   source.addEventListener("dropped", parsed((found) => onChange({ what: "dropped", ...found })));
 }
 
@@ -482,7 +623,7 @@ function feedList(className) {
 
 function events(root) {
   const list = feedList("tall");
-  root.append(el("h1", {}, "Events"), el("p", { class: "muted" }, "What this node has noticed since this page was opened: leaders, nodes, streams."), list.element);
+  root.append(el("h1", {}, "Events"), el("p", { class: "muted" }, "What this node has noticed since this page was opened: leaders, nodes, streams. Who is signed in sees the advisories of the account, too."), list.element);
   return { refresh: async () => {}, end: list.end };
 }
 
@@ -521,7 +662,7 @@ function tableView({ title, label, sorts, table, loader, about }) {
       label: title,
       load: async (offset, limit) => {
         const found = await loader(tools.state, offset, limit);
-        setText(tools.total, `${whole.format(found.total)} ${about}`);
+        setText(tools.total, `${plural(found.total, about[0])} ${about[1]}`);
         return found;
       },
     });
@@ -596,6 +737,7 @@ function overview(root) {
     connections: tile("Connections"),
     groups: tile("Groups led"),
     api: tile("JetStream API"),
+    turns: tile("Turns"),
     delay: tile("Loop delay"),
     cpu: tile("Processor"),
     memory: tile("Memory of the process"),
@@ -625,6 +767,7 @@ function overview(root) {
   };
   const showFigures = (told) => {
     showPlane(told);
+    tiles.turns.show(perSecond(rates.note("node.turns", told.turns_ended)), "rounds of the node's work", rates.history("node.turns"));
     tiles.delay.show(duration(told.loop_delay_ns), "the longest of a second", gauge("delay", told.loop_delay_ns));
   };
   const show = () => {
@@ -690,19 +833,48 @@ const streamColumns = [
 
 const streamPath = (account, name) => `#/stream/${encodeURIComponent(account)}/${encodeURIComponent(name)}`;
 
-const streams = tableView({
-  title: "Streams",
-  label: "Filter streams",
-  about: "streams with a replica on this node",
-  sorts: [["", "account, name"], ["name", "name"], ["messages", "most messages"], ["bytes", "most bytes"], ["consumers", "most consumers"], ["lag", "largest lag"]],
-  table: { name: "streams", columns: streamColumns, open: (row) => (location.hash = streamPath(row.account, row.name)) },
-  loader: async ({ filter, sort }, offset, limit) => {
-    const desc = sort && sort !== "name" ? "1" : "0";
-    const found = await get("ui/streams", { filter, sort, desc, offset, limit });
-    noteStreams(found.rows);
-    return found;
-  },
-});
+/* The streams of this node, or, to who is signed in, those of the account on all nodes. */
+function streams(root) {
+  const sorts = [["", "account, name"], ["name", "name"], ["messages", "most messages"], ["bytes", "most bytes"], ["consumers", "most consumers"], ["lag", "largest lag"]];
+  const tools = toolbar({ label: "Filter streams", sorts, onChange: () => list.restart().catch(failed) });
+  const which = el("select", { "aria-label": "Which streams" }, el("option", { value: "node" }, "of this node"), el("option", { value: "account" }, "of the account, on all nodes"));
+  const create = el("button", { type: "button", onclick: createStream }, "New stream");
+  const choice = el("label", {}, "Show", which);
+  const show = () => {
+    choice.hidden = create.hidden = !who.status.signed_in;
+    if (!who.status.signed_in) which.value = "node";
+  };
+  const ofAccount = async (offset, limit) => {
+    const found = await api("STREAM.LIST", { offset });
+    return { total: found.total, rows: (found.streams || []).slice(0, limit).map((info) => rowOfInfo(who.status.account, info)) };
+  };
+  const ofNode = ({ filter, sort }, offset, limit) => get("ui/streams", { filter, sort, desc: sort && sort !== "name" ? "1" : "0", offset, limit });
+  const list = new VirtualTable({
+    name: "streams",
+    label: "Streams",
+    columns: streamColumns,
+    open: (row) => (location.hash = streamPath(row.account, row.name)),
+    load: async (offset, limit) => {
+      const isAll = which.value === "account";
+      const found = isAll ? await ofAccount(offset, limit) : await ofNode(tools.state, offset, limit);
+      setText(tools.total, `${plural(found.total, "stream")} ${isAll ? `of account ${who.status.account}` : "with a replica on this node"}`);
+      noteStreams(found.rows);
+      return found;
+    },
+  });
+  which.addEventListener("change", () => list.restart().catch(failed));
+  tools.bar.append(el("span", { class: "grow" }), choice, create);
+  root.append(el("h1", {}, "Streams"), tools.bar, list.element);
+  who.listeners.add(show);
+  show();
+  return {
+    refresh: () => list.refresh(),
+    end() {
+      list.end();
+      who.listeners.delete(show);
+    },
+  };
+}
 
 /* --- consumers */
 
@@ -726,7 +898,7 @@ const consumerColumns = [
 const consumers = tableView({
   title: "Consumers",
   label: "Filter consumers",
-  about: "consumers of streams that this node leads",
+  about: ["consumer", "of streams that this node leads"],
   table: { name: "consumers", columns: consumerColumns, open: (row) => (location.hash = streamPath(row.account, row.stream)) },
   loader: ({ filter }, offset, limit) => get("ui/consumers", { filter, offset, limit }),
 });
@@ -756,7 +928,7 @@ function connections(root) {
     load: async (offset, limit) => {
       const order = state.value === "closed" ? "stop" : sort.value;
       const found = await get("connz", { sort: order, state: state.value, auth: "1", offset, limit });
-      setText(total, `${whole.format(found.total)} connections of this node`);
+      setText(total, `${plural(found.total, "connection")} of this node`);
       return { total: found.total, rows: found.connections };
     },
   });
@@ -782,7 +954,7 @@ const accountColumns = [
 const accounts = tableView({
   title: "Accounts",
   label: "Filter accounts",
-  about: "accounts; figures are those of this node",
+  about: ["account", "· figures are those of this node"],
   table: { name: "accounts", columns: accountColumns },
   loader: async ({ filter }, offset, limit) => {
     const [statz, held] = await Promise.all([get("accstatz", { unused: "1" }), get("ui/accounts", { limit: 500 })]);
@@ -811,10 +983,532 @@ const groupColumns = [
 const groups = tableView({
   title: "Raft groups",
   label: "Filter groups",
-  about: "groups with a member on this node",
+  about: ["group", "with a member on this node"],
   table: { name: "groups", columns: groupColumns },
   loader: ({ filter }, offset, limit) => get("ui/groups", { filter, offset, limit }),
 });
+
+/* --- changing things: all of it as requests of the user who is signed in */
+
+function confirmed({ title, text, word, act, danger = true }) {
+  const box = dialog(title, { small: true });
+  const said = el("p", { class: "error", role: "alert" });
+  const typed = word ? el("input", { autocomplete: "off", spellcheck: "false", "aria-label": `Type ${word} to confirm` }) : null;
+  const go = el("button", { type: "submit", class: danger ? "danger" : "", disabled: Boolean(word) }, title);
+  if (typed) typed.addEventListener("input", () => (go.disabled = typed.value !== word));
+  const form = el("form", {}, el("p", {}, text), typed ? field(`Type ${word} to confirm`, typed) : null, said, buttons(go, el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    try {
+      notice(await act());
+      box.close();
+      refresh();
+    } catch (error) {
+      setText(said, error.message);
+      go.disabled = false;
+    }
+  });
+  box.append(form);
+  box.showModal();
+}
+
+/* Lines of two texts, with what was taken out and put in: by the longest common subsequence. */
+function difference(before, after) {
+  const [a, b] = [before.split("\n"), after.split("\n")];
+  const longest = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i -= 1) {
+    for (let j = b.length - 1; j >= 0; j -= 1) {
+      longest[i][j] = a[i] === b[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+    }
+  }
+  const lines = [];
+  let [i, j] = [0, 0];
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      lines.push(["", `  ${a[i]}`]);
+      i += 1;
+      j += 1;
+    } else if (j >= b.length || (i < a.length && longest[i + 1][j] >= longest[i][j + 1])) {
+      lines.push(["del", `- ${a[i]}`]);
+      i += 1;
+    } else {
+      lines.push(["add", `+ ${b[j]}`]);
+      j += 1;
+    }
+  }
+  return lines;
+}
+
+const pretty = (value) => JSON.stringify(value, null, 2);
+const LINES_MAX = 1500; // of a configuration that is compared
+
+/* Edit a configuration: the text, then what changes, then the change. `load` gives the configuration in force, null for
+   something new; it is asked again before the change, so that nobody's change is taken back unseen. */
+async function editor({ title, initial, load, apply }) {
+  let base = load ? await load() : null;
+  const box = dialog(title);
+  const text = el("textarea", { spellcheck: "false", "aria-label": "Configuration as JSON" });
+  text.value = pretty(base || initial);
+  const said = el("p", { class: "error", role: "alert" });
+  const changes = el("pre", { class: "diff", hidden: true, tabindex: 0, "aria-label": "Changes" });
+  const look = el("button", { type: "button" }, "Show changes");
+  const go = el("button", { type: "button", hidden: true }, "Apply");
+  const back = el("button", { type: "button", class: "quiet", hidden: true }, "Edit");
+  const showing = (isShowing) => {
+    text.hidden = isShowing;
+    look.hidden = isShowing;
+    changes.hidden = !isShowing;
+    go.hidden = !isShowing;
+    back.hidden = !isShowing;
+  };
+  const compare = () => {
+    const wanted = JSON.parse(text.value);
+    const [before, after] = [base ? pretty(base) : "", pretty(wanted)];
+    if (before.split("\n").length + after.split("\n").length > 2 * LINES_MAX) throw new Error(`more than ${LINES_MAX} lines are not compared`);
+    const lines = difference(before, after).filter(([kind, line]) => kind || line.trim());
+    changes.replaceChildren(...lines.map(([kind, line]) => el("span", { class: kind }, line)));
+    return { wanted, differs: lines.some(([kind]) => kind) };
+  };
+  const guarded = (act) => async () => {
+    setText(said, "");
+    try {
+      await act();
+    } catch (error) {
+      setText(said, error.message);
+    }
+  };
+  look.addEventListener("click", guarded(() => {
+    if (!compare().differs) throw new Error("nothing has changed");
+    showing(true);
+  }));
+  back.addEventListener("click", () => showing(false));
+  go.addEventListener("click", guarded(async () => {
+    const { wanted } = compare();
+    if (load) {
+      const now = await load();
+      if (pretty(now) !== pretty(base)) {
+        base = now;
+        compare();
+        throw new Error("somebody has changed it meanwhile: look at the changes again");
+      }
+    }
+    go.disabled = true;
+    try {
+      notice(await apply(wanted));
+    } finally {
+      go.disabled = false;
+    }
+    box.close();
+    refresh();
+  }));
+  box.append(text, changes, said, buttons(look, go, back, el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")));
+  box.showModal();
+}
+
+/* What a server adds to a configuration by itself is no part of what one edits. */
+function editable(config) {
+  const kept = { ...config };
+  if (kept.metadata) {
+    kept.metadata = Object.fromEntries(Object.entries(kept.metadata).filter(([name]) => !name.startsWith("_nats.")));
+    if (Object.keys(kept.metadata).length === 0) delete kept.metadata;
+  }
+  delete kept.pause_until;
+  return kept;
+}
+
+const NEW_STREAM = { name: "NEW", subjects: ["new.>"], retention: "limits", storage: "file", num_replicas: 1, max_age: 0, max_bytes: -1, max_msgs: -1, discard: "old", duplicate_window: 120000000000 };
+const NEW_CONSUMER = { durable_name: "worker", ack_policy: "explicit", deliver_policy: "all", ack_wait: 30000000000, max_deliver: -1, max_ack_pending: 1000 };
+
+const createStream = () =>
+  editor({
+    title: "New stream",
+    initial: NEW_STREAM,
+    apply: async (config) => {
+      await api(`STREAM.CREATE.${config.name}`, config);
+      location.hash = streamPath(who.status.account, config.name);
+      return `Stream ${config.name} is there`;
+    },
+  }).catch(failed);
+
+function streamActions(name) {
+  const button = (text, act, kind) => el("button", { type: "button", class: kind || "quiet", onclick: () => Promise.resolve(act()).catch(failed) }, text);
+  return [
+    button("Edit", () =>
+      editor({
+        title: `Edit ${name}`,
+        load: async () => editable((await api(`STREAM.INFO.${name}`)).config),
+        apply: async (config) => {
+          await api(`STREAM.UPDATE.${name}`, config);
+          return `Stream ${name} has the new configuration`;
+        },
+      }),
+    ),
+    button("New consumer", () =>
+      editor({
+        title: `New consumer of ${name}`,
+        initial: NEW_CONSUMER,
+        apply: async (config) => {
+          const consumer = config.name || config.durable_name;
+          if (!consumer) throw new Error("a consumer has a name or a durable_name");
+          await api(`CONSUMER.CREATE.${name}.${consumer}`, { stream_name: name, config, action: "create" });
+          return `Consumer ${consumer} is there`;
+        },
+      }),
+    ),
+    button("Step down", () =>
+      confirmed({
+        title: "Step down",
+        danger: false,
+        text: `The leader of ${name} hands its leadership to another replica.`,
+        act: async () => {
+          await api(`STREAM.LEADER.STEPDOWN.${name}`);
+          return `The leader of ${name} has handed over`;
+        },
+      }),
+    ),
+    button("Purge", () => purge(name), "danger"),
+    button("Delete", () =>
+      confirmed({
+        title: "Delete",
+        word: name,
+        text: `The stream, its messages and its consumers are deleted on all replicas. There is no way back.`,
+        act: async () => {
+          await api(`STREAM.DELETE.${name}`);
+          location.hash = "#/streams";
+          return `Stream ${name} is deleted`;
+        },
+      }), "danger"),
+  ];
+}
+
+function purge(name) {
+  const box = dialog(`Purge ${name}`, { small: true });
+  const subject = el("input", { placeholder: "all subjects", autocomplete: "off", spellcheck: "false" });
+  const keep = el("input", { type: "number", min: 0, placeholder: "none" });
+  const upTo = el("input", { type: "number", min: 1, placeholder: "the last one" });
+  const typed = el("input", { autocomplete: "off", spellcheck: "false" });
+  const said = el("p", { class: "error", role: "alert" });
+  const go = el("button", { type: "submit", class: "danger", disabled: true }, "Purge");
+  typed.addEventListener("input", () => (go.disabled = typed.value !== name));
+  const form = el("form", {}, field("Messages of subject", subject), field("Keep the newest", keep), field("Up to before sequence", upTo), field(`Type ${name} to confirm`, typed), said, buttons(go, el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const wanted = {};
+    if (subject.value.trim()) wanted.filter = subject.value.trim();
+    if (keep.value) wanted.keep = Number(keep.value);
+    if (upTo.value) wanted.seq = Number(upTo.value);
+    try {
+      const found = await api(`STREAM.PURGE.${name}`, wanted);
+      notice(`${plural(found.purged, "message")} of ${name} removed`);
+      box.close();
+      refresh();
+    } catch (error) {
+      setText(said, error.message);
+    }
+  });
+  box.append(form);
+  box.showModal();
+}
+
+async function consumerDialog(stream, name) {
+  const info = await api(`CONSUMER.INFO.${stream}.${name}`);
+  const box = dialog(`Consumer ${name}`);
+  const list = el("dl", { class: "facts" });
+  facts(list, [
+    ["Lag", count(info.num_pending)],
+    ["Unacknowledged", count(info.num_ack_pending)],
+    ["Redelivered", count(info.num_redelivered)],
+    ["Waiting pulls", count(info.num_waiting)],
+    ["Delivered up to", whole.format(info.delivered.stream_seq)],
+    ["Acknowledged up to", whole.format(info.ack_floor.stream_seq)],
+    ["Paused", info.paused ? `for ${duration(info.pause_remaining)} more` : "no"],
+    ["Created", info.created],
+  ]);
+  const minutes = el("input", { type: "number", min: 1, value: 15, "aria-label": "Minutes" });
+  const said = el("p", { class: "error", role: "alert" });
+  const button = (text, act, kind) =>
+    el("button", { type: "button", class: kind || "quiet", onclick: async () => {
+      try {
+        const done = await act();
+        box.close();
+        if (done) notice(done);
+        refresh();
+      } catch (error) {
+        setText(said, error.message);
+      }
+    } }, text);
+  const pauseFor = async (until) => {
+    const found = await api(`CONSUMER.PAUSE.${stream}.${name}`, until);
+    return found.paused ? `Consumer ${name} is paused for ${duration(found.pause_remaining)}` : `Consumer ${name} delivers again`;
+  };
+  box.append(
+    list,
+    el("h2", {}, "Configuration"),
+    el("pre", { tabindex: 0 }, pretty(info.config)),
+    said,
+    buttons(
+      info.paused ? button("Resume", () => pauseFor({})) : null,
+      button("Pause", () => pauseFor({ pause_until: new Date(Date.now() + Number(minutes.value) * 60000).toISOString() })),
+      el("label", {}, "for minutes", minutes),
+      el("span", { class: "grow" }),
+      button("Edit", () => {
+        editor({
+          title: `Edit consumer ${name}`,
+          load: async () => editable((await api(`CONSUMER.INFO.${stream}.${name}`)).config),
+          apply: async (config) => {
+            await api(`CONSUMER.CREATE.${stream}.${name}`, { stream_name: stream, config, action: "update" });
+            return `Consumer ${name} has the new configuration`;
+          },
+        }).catch(failed);
+      }),
+      button("Delete", () => {
+        confirmed({
+          title: "Delete",
+          word: name,
+          text: `Consumer ${name} of ${stream} is deleted; what it has not acknowledged is forgotten.`,
+          act: async () => {
+            await api(`CONSUMER.DELETE.${stream}.${name}`);
+            return `Consumer ${name} is deleted`;
+          },
+        });
+      }, "danger"),
+      button("Close", () => ""),
+    ),
+  );
+  box.showModal();
+}
+
+/* --- messages of a stream */
+
+const SHOWN_BYTES = 65536;
+const HEX_BYTES = 4096;
+
+async function messageAt(stream, wanted) {
+  try {
+    return (await api(`STREAM.MSG.GET.${stream}`, wanted)).message;
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return null;
+    throw error;
+  }
+}
+
+/* The first message from a sequence on, of a subject; null without one. */
+const messageFrom = (stream, seq, subject) => messageAt(stream, { seq: Math.max(1, seq), next_by_subj: subject || ">" });
+
+/* The last one before a sequence: by steps that double, then by halves, because what lies between may be deleted. */
+async function messageBefore(stream, seq, subject) {
+  let found = null;
+  for (let step = 1; found === null; step *= 2) {
+    const from = Math.max(1, seq - step);
+    const next = await messageFrom(stream, from, subject);
+    if (next !== null && next.seq < seq) found = next;
+    else if (from === 1) return null;
+  }
+  let [low, high] = [found.seq, seq - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    const next = await messageFrom(stream, middle, subject);
+    if (next !== null && next.seq < seq) {
+      found = next;
+      low = next.seq;
+    } else high = middle - 1;
+  }
+  return found;
+}
+
+/* The first message of a moment or later: messages are in the order of their times. */
+async function messageSince(stream, at, subject) {
+  const { state } = await api(`STREAM.INFO.${stream}`);
+  let [low, high] = [state.first_seq, state.last_seq + 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const next = await messageFrom(stream, middle, "");
+    if (next === null || new Date(next.time) >= at) high = middle;
+    else low = next.seq + 1;
+  }
+  return messageFrom(stream, low, subject);
+}
+
+function bytesOf(base64) {
+  const text = atob(base64 || "");
+  const found = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at += 1) found[at] = text.charCodeAt(at);
+  return found;
+}
+
+function headersOf(message) {
+  const lines = new TextDecoder().decode(bytesOf(message.hdrs)).split("\r\n").slice(1);
+  return lines.filter((line) => line.includes(":")).map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]);
+}
+
+function hexOf(data) {
+  const lines = [];
+  for (let at = 0; at < data.length; at += 16) {
+    const part = [...data.subarray(at, at + 16)];
+    const hex = part.map((byte) => byte.toString(16).padStart(2, "0"));
+    const text = part.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${hex.slice(0, 8).join(" ").padEnd(23)}  ${hex.slice(8).join(" ").padEnd(23)}  ${text}`);
+  }
+  return lines.join("\n");
+}
+
+/* The forms in which a payload can be shown, the best one first. */
+function formsOf(data) {
+  const forms = [];
+  let text = null;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(data);
+  } catch {
+    /* not text */
+  }
+  if (text !== null && data.length <= SHOWN_BYTES && /^\s*[[{"]/.test(text)) {
+    try {
+      forms.push(["JSON", pretty(JSON.parse(text)), data.length]);
+    } catch {
+      /* not JSON */
+    }
+  }
+  if (text !== null) forms.push(["Text", text.slice(0, SHOWN_BYTES), Math.min(data.length, SHOWN_BYTES)]);
+  forms.push(["Hex", hexOf(data.subarray(0, HEX_BYTES)), Math.min(data.length, HEX_BYTES)]);
+  return forms;
+}
+
+function messageCard() {
+  const list = el("dl", { class: "facts" });
+  const headers = el("dl", { class: "facts mono" });
+  const headersTitle = el("h2", {}, "Headers");
+  const tabs = el("div", { class: "subtabs" });
+  const body = el("pre", { tabindex: 0, "aria-label": "Payload" });
+  const more = el("p", { class: "muted" });
+  const element = el("div", { class: "card pad", hidden: true }, list, headersTitle, headers, tabs, body, more);
+  let preferred = null;
+  const show = (message) => {
+    element.hidden = message === null;
+    if (message === null) return;
+    const data = bytesOf(message.data);
+    facts(list, [["Subject", message.subject], ["Sequence", whole.format(message.seq)], ["Time", message.time], ["Payload", `${whole.format(data.length)} bytes`]]);
+    const found = headersOf(message);
+    headersTitle.hidden = found.length === 0;
+    facts(headers, found);
+    const forms = formsOf(data);
+    const choose = (name) => {
+      const [chosen, text, shown] = forms.find(([form]) => form === name) || forms[0];
+      setText(body, text);
+      setText(more, shown < data.length ? `the first ${whole.format(shown)} of ${whole.format(data.length)} bytes` : "");
+      for (const button of tabs.querySelectorAll("[aria-pressed]")) button.setAttribute("aria-pressed", button.textContent === chosen);
+    };
+    tabs.replaceChildren(
+      ...forms.map(([form]) => el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => choose((preferred = form)) }, form)),
+      el("button", { type: "button", class: "quiet", onclick: () => download(message, data) }, "Download"),
+    );
+    choose(preferred);
+  };
+  return { element, show };
+}
+
+function download(message, data) {
+  const url = URL.createObjectURL(new Blob([data], { type: "application/octet-stream" }));
+  el("a", { href: url, download: `message-${message.seq}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function messagesPanel(name) {
+  const card = messageCard();
+  const seq = el("input", { class: "seq", type: "number", min: 1, placeholder: "sequence", "aria-label": "Sequence" });
+  const subject = el("input", { class: "subject", type: "search", placeholder: "subject, or a pattern", "aria-label": "Subject", spellcheck: "false" });
+  const time = el("input", { type: "datetime-local", step: 1, "aria-label": "Time" });
+  const follow = el("input", { type: "checkbox" });
+  const said = el("p", { class: "muted", role: "status" }, "");
+  let current = null;
+  const only = () => subject.value.trim();
+  const show = (message, none) => {
+    setText(said, message === null ? none : "");
+    if (message === null) return;
+    current = message;
+    seq.value = message.seq;
+    card.show(message);
+  };
+  const act = (what, none) => async () => {
+    setText(said, "…");
+    try {
+      show(await what(), none);
+    } catch (error) {
+      setText(said, error.message);
+    }
+  };
+  const last = () => messageAt(name, { last_by_subj: only() || ">" });
+  const first = act(() => messageFrom(name, 1, only()), "There is no message.");
+  const newest = act(last, "There is no message.");
+  const previous = act(() => (current === null ? last() : messageBefore(name, current.seq, only())), "There is none before.");
+  const next = act(() => messageFrom(name, current === null ? 1 : current.seq + 1, only()), "There is none behind.");
+  const exact = act(() => (only() ? messageFrom(name, Number(seq.value), only()) : messageAt(name, { seq: Number(seq.value) })), "There is no message of this sequence.");
+  const since = act(() => (time.value ? messageSince(name, new Date(time.value), only()) : last()), "There is no message since then.");
+  const button = (text, label, onclick) => el("button", { type: "button", class: "quiet", "aria-label": label, onclick }, text);
+  const onEnter = (input, then) => input.addEventListener("keydown", (event) => event.key === "Enter" && then());
+  onEnter(seq, exact);
+  onEnter(subject, newest);
+  onEnter(time, since);
+  const element = el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "bar" },
+      button("|◀", "First message", first),
+      button("◀", "Message before", previous),
+      button("▶", "Next message", next),
+      button("▶|", "Last message", newest),
+      seq,
+      button("Go", "Go to the sequence", exact),
+      subject,
+      time,
+      button("Since", "Go to the time", since),
+      el("label", {}, follow, "follow"),
+      el("span", { class: "grow" }),
+      button("Publish", "Publish a message", () => publish(name, newest)),
+      button("Delete message", "Delete this message", () => current && confirmed({
+        title: "Delete message",
+        text: `Message ${whole.format(current.seq)} of ${name} is deleted.`,
+        act: async () => {
+          await api(`STREAM.MSG.DELETE.${name}`, { seq: current.seq, no_erase: true });
+          return "The message is deleted";
+        },
+      })),
+    ),
+    said,
+    card.element,
+  );
+  newest();
+  return { element, refresh: async () => (follow.checked ? newest() : undefined) };
+}
+
+function publish(name, then) {
+  const box = dialog(`Publish to ${name}`, { small: true });
+  const subject = el("input", { required: true, autocomplete: "off", spellcheck: "false" });
+  const headers = el("textarea", { spellcheck: "false", placeholder: "Nats-Msg-Id: one", "aria-label": "Headers" });
+  headers.rows = 3;
+  headers.style.minHeight = "60px";
+  const body = el("textarea", { spellcheck: "false", "aria-label": "Payload" });
+  body.style.minHeight = "140px";
+  const said = el("p", { class: "error", role: "alert" });
+  const form = el("form", {}, field("Subject", subject), field("Headers, one a line", headers), field("Payload", body), said, buttons(el("button", { type: "submit" }, "Publish"), el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const lines = headers.value.split("\n").filter((line) => line.includes(":"));
+    const named = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf(":")).trim(), line.slice(line.indexOf(":") + 1).trim()]));
+    try {
+      const ack = await request(subject.value.trim(), body.value, named);
+      notice(`Stored as ${whole.format(ack.seq)} of ${ack.stream}${ack.duplicate ? ", which was there" : ""}`);
+      box.close();
+      then();
+    } catch (error) {
+      setText(said, error.message);
+    }
+  });
+  box.append(form);
+  box.showModal();
+}
 
 /* --- one stream */
 
@@ -823,6 +1517,68 @@ function facts(list, pairs) {
   if (list.dataset.said === said) return;
   list.dataset.said = said;
   list.replaceChildren(...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
+}
+
+/* A row as ui/streams gives it, from an info of the API: of a stream that may have no replica on this node. */
+function rowOfInfo(account, info) {
+  const cluster = info.cluster || {};
+  const others = (cluster.replicas || []).map((peer) => ({ name: peer.name, leader: false, up: !peer.offline, current: peer.current, lag: peer.lag || 0 }));
+  const leader = cluster.leader ? [{ name: cluster.leader, leader: true, up: true, current: true, lag: 0 }] : [];
+  return {
+    account,
+    name: info.config.name,
+    storage: info.config.storage,
+    subjects: (info.config.subjects || []).slice(0, 3),
+    leader: cluster.leader || "",
+    leads: page.varz !== null && cluster.leader === page.varz.server_name,
+    messages: info.state.messages,
+    bytes: info.state.bytes,
+    first_seq: info.state.first_seq,
+    last_seq: info.state.last_seq,
+    num_subjects: info.state.num_subjects || 0,
+    num_deleted: info.state.num_deleted || 0,
+    lost: info.state.lost && info.state.lost.msgs ? info.state.lost.msgs.length : 0,
+    consumers: info.state.consumer_count,
+    in_flight: null,
+    term: null,
+    failed: "",
+    why_not: "",
+    replicas: [...leader, ...others].sort((one, other) => (one.name < other.name ? -1 : 1)),
+  };
+}
+
+function rowOfConsumer(account, info) {
+  const { config } = info;
+  return {
+    account,
+    stream: info.stream_name,
+    name: info.name,
+    pull: !config.deliver_subject,
+    filters: config.filter_subjects || (config.filter_subject ? [config.filter_subject] : []),
+    num_pending: info.num_pending,
+    num_ack_pending: info.num_ack_pending,
+    num_redelivered: info.num_redelivered,
+    num_waiting: info.num_waiting,
+    oldest_unacked_ns: null,
+    paused: Boolean(info.paused),
+    push_bound: Boolean(info.push_bound),
+  };
+}
+
+async function streamFacts(account, name) {
+  try {
+    return await get("ui/stream", { acc: account, stream: name });
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 404 || !isOf(account)) throw error;
+    const info = await api(`STREAM.INFO.${name}`);
+    return { row: rowOfInfo(account, info), info };
+  }
+}
+
+async function consumersOf(account, stream, offset, limit) {
+  if (!isOf(account)) return get("ui/consumers", { acc: account, stream, offset, limit });
+  const found = await api(`CONSUMER.LIST.${stream}`, { offset });
+  return { total: found.total, rows: (found.consumers || []).slice(0, limit).map((info) => rowOfConsumer(account, info)) };
 }
 
 function streamPage(account, name) {
@@ -835,26 +1591,44 @@ function streamPage(account, name) {
     const state = el("span", { class: "pill" });
     const list = el("dl", { class: "facts" });
     const config = el("pre", { tabindex: 0, "aria-label": "Configuration" });
+    const actions = el("div", { class: "bar" });
+    const messages = el("section", { "aria-label": "Message viewer" });
+    let panel = null;
+    let mode = "";
     const table = new VirtualTable({
       name: "consumers",
       label: "Consumers",
       columns: consumerColumns,
       short: true,
-      none: "No consumers here; they are shown by the node that leads the stream.",
-      load: (offset, limit) => get("ui/consumers", { acc: account, stream: name, offset, limit }),
+      none: "No consumers here. The node that leads the stream shows them, and so does this one to who is signed in.",
+      load: (offset, limit) => consumersOf(account, name, offset, limit),
+      open: (row) => (isOf(account) ? consumerDialog(name, row.name).catch(failed) : notice(`Sign in to account ${account} to look at a consumer.`)),
     });
+    const show = () => {
+      const now = isOf(account) ? "own" : "other";
+      if (now === mode) return;
+      mode = now;
+      panel = now === "own" ? messagesPanel(name) : null;
+      messages.replaceChildren(el("h2", {}, "Messages"), panel ? panel.element : el("p", { class: "muted" }, `Sign in to account ${account} to read messages and to change the stream.`));
+      actions.replaceChildren(...(panel ? streamActions(name) : []));
+      table.refresh().catch(failed);
+    };
     root.append(
       el("p", {}, el("a", { href: "#/streams" }, "← Streams")),
       el("h1", {}, name),
       el("div", { class: "bar" }, state, chips, el("span", { class: "muted" }, `account ${account}`)),
+      actions,
       el("div", { class: "tiles" }, rate.element, size.element, stored.element, subjects.element),
       el("h2", {}, "Consumers"),
       table.element,
+      messages,
       el("div", { class: "columns" }, el("section", {}, el("h2", {}, "State"), el("div", { class: "card pad" }, list)), el("section", {}, el("h2", {}, "Configuration"), el("div", { class: "card" }, config))),
     );
+    who.listeners.add(show);
+    show();
     return {
       async refresh() {
-        const { row, info } = await get("ui/stream", { acc: account, stream: name });
+        const { row, info } = await streamFacts(account, name);
         const key = streamKey(row);
         rate.show(perSecond(rates.note(key, row.last_seq)), row.leads ? "led by this node" : `led by ${row.leader || "no node"}`, rates.history(key));
         size.show(count(row.messages), `${whole.format(row.first_seq)} to ${whole.format(row.last_seq)}`, gauge(`${key} messages`, row.messages));
@@ -869,17 +1643,21 @@ function streamPage(account, name) {
           ["Leader", row.leader || "none"],
           ["Leader since", (info.cluster && info.cluster.leader_since) || "–"],
           ["Raft group", (info.cluster && info.cluster.raft_group) || "–"],
-          ["Term", row.term],
+          ["Term", row.term === null ? "–" : row.term],
           ["Created", info.created],
           ["First message", info.state.messages ? info.state.first_ts : "–"],
           ["Last message", info.state.last_seq ? info.state.last_ts : "–"],
           ["Publishes in flight", count(row.in_flight)],
           ["Damaged on every replica", count(row.lost)],
         ]);
-        setText(config, JSON.stringify(info.config, null, 2));
+        setText(config, pretty(info.config));
         await table.refresh();
+        if (panel) await panel.refresh();
       },
-      end: () => table.end(),
+      end() {
+        table.end();
+        who.listeners.delete(show);
+      },
     };
   };
 }
@@ -953,7 +1731,9 @@ function start() {
   });
   document.addEventListener("visibilitychange", () => document.hidden || refresh());
   addEventListener("hashchange", route);
+  $("sign").addEventListener("click", () => (who.status.signed_in ? signOut() : signIn()));
   listen();
+  lookWho().catch(failed);
   route();
 }
 

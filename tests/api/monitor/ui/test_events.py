@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from jetraft.api.monitor.asked import Asked
 from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.ui.changes import Glance
 from jetraft.api.monitor.ui.events import (
@@ -23,6 +22,7 @@ from jetraft.api.monitor.ui.events import (
     Events,
     encoded,
 )
+from jetraft.api.monitor.web_request import WebRequest
 from jetraft.store.model.clock import ManualClock
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
@@ -30,9 +30,9 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 
-def asked(ip: str = "192.0.2.1", **headers: str) -> Asked:
+def asked(ip: str = "192.0.2.1", **headers: str) -> WebRequest:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Asked(method="GET", arguments={}, headers=named, ip=ip, port=1, is_secure=False)
+    return WebRequest(method="GET", arguments={}, headers=named, ip=ip, port=1, is_secure=False)
 
 
 class Streams:
@@ -126,20 +126,26 @@ def test_an_event_is_one_line_and_a_large_one_is_left_out() -> None:
 class Listener:
     """A browser that listens to a real server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, **headers: str) -> None:
         self.connection = http.client.HTTPConnection(HOST, server.http_port, timeout=PATIENCE_S)
-        self.connection.request("GET", "/ui/events")
+        self.connection.request("GET", "/ui/events", headers=headers)
         self.response = self.connection.getresponse()
 
-    def next(self, kind: str) -> dict[str, Any]:
-        """The next event of a kind."""
-        found = ""
+    def next_of_any(self) -> tuple[str, dict[str, Any]]:
+        """The next event, with its kind."""
+        kind = ""
         while True:
             line = self.response.readline().decode().rstrip("\n")
             if line.startswith("event: "):
-                found = line.removeprefix("event: ")
-            elif line.startswith("data: ") and found == kind:
-                fields: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                return kind, json.loads(line.removeprefix("data: "))
+
+    def next(self, kind: str) -> dict[str, Any]:
+        """The next event of a kind."""
+        while True:
+            found, fields = self.next_of_any()
+            if found == kind:
                 return fields
 
 

@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 256 * 1024  # of a request: the configuration of a stream, or a
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class WebRequest:
     """One request. `headers` by their names in lower case; several of one name are joined, as in a list."""
 
     method: str
@@ -48,10 +48,10 @@ class Feed(Protocol):
         """Give back what it holds; called once, whether it ran or not."""
 
 
-Answerer = Callable[[Asked], Awaitable[Page | Feed]]
+Answerer = Callable[[WebRequest], Awaitable[Page | Feed]]
 
 
-class Site(Protocol):
+class MonitorSite(Protocol):
     """Requests that are more than a page. Implemented by api/monitor/ui/site.py."""
 
     @property
