@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_duration, parse_duration
-from jetraft.store.stream._ends import Ends
+from jetraft.store.stream._ends import EndHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class TtlTable:
     """Which messages expire when."""
 
     def __init__(self) -> None:
-        self._ends = Ends()
+        self._ends = EndHeap()
         self.never: AbstractSet[int] = frozenset()  # the one empty set: one of its own takes 216 bytes
 
     def __len__(self) -> int:

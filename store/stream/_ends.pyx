@@ -31,7 +31,7 @@ cdef int in_order(const void *a, const void *b) noexcept nogil:
     return is_before(<const Item *>b, <const Item *>a)
 
 
-cdef class Ends:
+cdef class EndHeap:
     """A heap of (end in ns, sequence), the earliest first."""
 
     cdef Item *_items

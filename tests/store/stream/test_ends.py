@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.store.stream._ends import Ends
+from jetraft.store.stream._ends import EndHeap
 
 INT64_MAX = 2**63 - 1
 ENDS = st.one_of(st.integers(1, 300), st.integers(-(2**63), -1), st.integers(1, INT64_MAX))
 PAIRS = st.lists(st.tuples(ENDS, st.integers(0, INT64_MAX)), max_size=60)
 
 
-def filled(pairs: Sequence[tuple[int, int]]) -> Ends:
-    ends = Ends()
+def filled(pairs: Sequence[tuple[int, int]]) -> EndHeap:
+    ends = EndHeap()
     for end_ns, seq in pairs:
         ends.push(end_ns, seq)
     return ends
 
 
-def drained(ends: Ends) -> list[tuple[int, int]]:
+def drained(ends: EndHeap) -> list[tuple[int, int]]:
     found = []
     while (first := ends.first()) is not None:
         assert ends.pop() == first
@@ -96,12 +96,12 @@ def test_a_question_that_fails_loses_nothing_that_was_not_looked_at(
 )
 def test_other_bytes_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match=r"pair|bytes after"):
-        Ends().restore(packed)
+        EndHeap().restore(packed)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(packed: bytes) -> None:
-    ends = Ends()
+    ends = EndHeap()
     try:
         never = ends.restore(packed)
     except ValueError:
