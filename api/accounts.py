@@ -19,6 +19,11 @@ def _unsigned(_account: str) -> str | None:
     return None
 
 
+def _own_name(account: str) -> str:
+    """An account of the configuration is called what it is known by."""
+    return account
+
+
 def _borrows_nothing(_account: str) -> bool:
     """No account imports anything."""
     return False
@@ -32,13 +37,19 @@ class LiveAccounts:
     operators: frozenset[str]
     may_change: bool = False
     token_of: Callable[[str], str | None] = _unsigned  # by which an operator has signed an account
+    name_of: Callable[[str], str] = _own_name  # what its token calls it, for people; others are known by a key
     borrows_api: Callable[[str], bool] = _borrows_nothing  # whether an account imports JetStream's API from another
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)
 
     @classmethod
-    def of(cls, accounts: JetStreamAccounts, token_of: Callable[[str], str | None] | None = None) -> Self:
+    def of(
+        cls,
+        accounts: JetStreamAccounts,
+        token_of: Callable[[str], str | None] = _unsigned,
+        name_of: Callable[[str], str] = _own_name,
+    ) -> Self:
         """Those of the start."""
-        return cls(dict(accounts.limits), accounts.operators, accounts.may_change, token_of or _unsigned)
+        return cls(dict(accounts.limits), accounts.operators, accounts.may_change, token_of, name_of)
 
     def set(self, name: str, limits: Allowance | None) -> None:
         """An account is new, or may use something else from now on. Its streams stay."""

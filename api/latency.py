@@ -251,7 +251,7 @@ class Latencies:
         rtt = {"rtt": counters["rtt_ns"]} if counters["rtt_ns"] else {}
         if session is None or not detailed:
             return {"acc": counters["account"], **rtt}
-        found = client_info(session, rtt_ns=counters["rtt_ns"])
+        found = client_info(session, name_of=str, rtt_ns=counters["rtt_ns"])
         del found["name_tag"]
         kind = {key: found.pop(key) for key in ("kind", "client_type")}
         identity = self.sessions.identity

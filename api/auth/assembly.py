@@ -67,8 +67,9 @@ def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":
 
 def live_accounts(options: Options, registry: "AccountRegistry | None") -> LiveAccounts:
     """The accounts, and what each may use of JetStream."""
-    found = options.jetstream_accounts if registry is None else registry.jetstream(options.system_account)
-    return LiveAccounts.of(found, None if registry is None else registry.token_of)
+    if registry is None:
+        return LiveAccounts.of(options.jetstream_accounts)
+    return LiveAccounts.of(registry.jetstream(options.system_account), registry.token_of, registry.name_of)
 
 
 def build_claims_service(

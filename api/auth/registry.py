@@ -57,6 +57,11 @@ class AccountRegistry:
         known = self._by_key.get(key)
         return None if known is None else known.token
 
+    def name_of(self, key: str) -> str:
+        """What the token of an account calls it; the key where there is none, or it has no name."""
+        known = self._by_key.get(key)
+        return key if known is None else known.claims.name or key
+
     def check_issuer(self, claims: AccountClaims) -> None:
         """Raise TokenError for an account of another operator."""
         if claims.issuer not in self.keys:

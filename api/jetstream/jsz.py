@@ -16,12 +16,12 @@ from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.raft.freshness import STALENESS_MAX_NS
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
-from jetraft.store.model.gotime import format_time
+from jetraft.store.model.gotime import format_duration, format_time
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from jetraft.api.config.options import ScrubOptions
     from jetraft.api.jetstream.gateway import JetStreamGateway
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.checkpointing import Unsaved
     from jetraft.raft.group import Group
+    from jetraft.raft.group_spec import GroupStatistics
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
 
@@ -53,6 +54,7 @@ class Jsz:
     domain: str = ""
     limits: ServerLimits = NO_LIMITS
     strict: bool = True
+    name_of: Callable[[str], str] = str  # of an account, for people
 
     def config(self) -> dict[str, Any]:
         """The configuration. Every acknowledgement waits for its fsync, so `sync_interval` is 0."""
@@ -74,7 +76,12 @@ class Jsz:
             **self._held(names),
             "accounts": len(self.accounts),
             "ha_assets": self._ha_assets(names),
-            "api": {"level": API_LEVEL, "total": api.requests, "errors": api.errors},
+            "api": {
+                "level": API_LEVEL,
+                "total": api.requests,
+                "errors": api.errors,
+                **({"inflight": api.waiting} if api.waiting else {}),
+            },
         }
 
     def _held(self, accounts: Collection[str]) -> dict[str, int]:
@@ -163,10 +170,11 @@ class Jsz:
         return {wanted: groups} if groups else {}
 
     def _raft_group(self, group: Group, system: str) -> dict[str, Any]:
-        figures, voters = group.statistics(), len(group.configuration.voters)
-        since = {}
+        figures, log, voters = group.statistics(), group.log.statistics(), len(group.configuration.voters)
+        vote, before = group.log.hard_state.vote, group.log.term_at(figures.last_index)
+        now_ns, since = self.clock.mono_ns(), {}
         if figures.leader is not None:
-            now_ns, unix_ns = self.clock.mono_ns(), self.clock.unix_ns()
+            unix_ns = self.clock.unix_ns()
             since = {"leader_since": format_time(unix_ns - (now_ns - group.leader_since_ns))}
         return {
             "id": self.node.service.node_id,
@@ -179,16 +187,36 @@ class Jsz:
             **since,
             "ever_had_leader": figures.term > 0,
             "term": figures.term,
+            **({"voted_for": vote} if vote is not None else {}),
+            **({} if before is None else {"pterm": before}),
             "pindex": figures.last_index,
             "system_account": True,
             "traffic_account": system,
             "ipq_proposal_len": figures.proposals_queued,
-            "peers": {
-                str(node): {"name": self.node.view.name_of(node), "known": True}
-                for node in figures.members
-                if node != self.node.service.node_id
+            "ipq_apply_len": figures.commit_index - figures.applied_index,
+            "wal": {
+                "messages": log.last_index - log.first_index + 1,
+                "bytes": log.bytes_used,
+                "first_seq": log.first_index,
+                "last_seq": log.last_index,
             },
+            "peers": self._raft_peers(group, figures, now_ns),
         }
+
+    def _raft_peers(self, group: Group, figures: GroupStatistics, now_ns: int) -> dict[str, Any]:
+        """The other members: the leader knows how much of the log each has."""
+        has = {lag.node: figures.last_index - lag.lag_entries for lag in group.replica_lag()}
+        found = {}
+        for node in figures.members:
+            heard_ns = self.node.view.link_heard_ns(node)
+            if node != self.node.service.node_id:
+                found[str(node)] = {
+                    "name": self.node.view.name_of(node),
+                    "known": True,
+                    **({"last_replicated_index": has[node]} if node in has else {}),
+                    **({} if heard_ns is None else {"last_seen": format_duration(max(0, now_ns - heard_ns))}),
+                }
+        return found
 
     def _meta_cluster(self, meta: Group) -> dict[str, Any]:
         leader = self.node.service.node_id if meta.is_leader else meta.leader
@@ -245,7 +273,7 @@ class Jsz:
     def _account(self, name: str, replicas: list[StreamReplica], question: JszQuestion) -> dict[str, Any]:
         counts = self.node.service.usages.api.get(name, ApiCounts())
         document: dict[str, Any] = {
-            "name": name,
+            "name": self.name_of(name),
             "id": name,
             **self._held({name}),
             "accounts": 0,
@@ -258,8 +286,7 @@ class Jsz:
             document["stream_detail"] = [self._stream(replica, question) for replica in shown]
         return document
 
-    @staticmethod
-    def _stream(replica: StreamReplica, question: JszQuestion) -> dict[str, Any]:
+    def _stream(self, replica: StreamReplica, question: JszQuestion) -> dict[str, Any]:
         document: dict[str, Any] = {
             "name": replica.config.name,
             "leads": replica.is_leader,
@@ -269,15 +296,34 @@ class Jsz:
         if not question.config:
             del document["config"]
         if question.raft and replica.cluster().raft_group:
-            document["stream_raft_group"] = replica.cluster().raft_group
+            document |= self._raft_groups(replica, replica.cluster().raft_group, question)
         if question.consumer and replica.is_leader:
-            infos = [replica.consumer_info(name) for name in replica.consumer_names()[:CONSUMERS_MAX]]
-            details = [info.to_json_dict() for info in infos if info is not None]
-            if not question.config:
-                for detail in details:
-                    del detail["config"]
-            document["consumer_detail"] = details
+            # Without a cluster there is nothing to say of the nodes of each.
+            clustered, config = self.node.service.cluster.clustered, question.config
+            document["consumer_detail"] = _consumers(
+                replica, replica.consumer_names(), config=config, cluster=clustered
+            )
+        if question.direct_consumer and replica.is_leader and (names := replica.direct_consumer_names()):
+            document["direct_consumer_detail"] = _consumers(replica, names, config=question.config, cluster=False)
         return document
+
+    @staticmethod
+    def _raft_groups(replica: StreamReplica, group: str, question: JszQuestion) -> dict[str, Any]:
+        """The stream's group, and of each consumer its part of that, by a name that no other consumer has."""
+        names = replica.consumer_names()[:CONSUMERS_MAX] if question.consumer else []
+        parts = [{"name": name, "raft_group": f"{group}.{name}"} for name in names]
+        return {"stream_raft_group": group, **({"consumer_raft_groups": parts} if parts else {})}
+
+
+def _consumers(replica: StreamReplica, names: list[str], *, config: bool, cluster: bool) -> list[dict[str, Any]]:
+    """The first consumers of these, as their leader sees them, with or without two parts."""
+    infos = [replica.consumer_info(name) for name in names[:CONSUMERS_MAX]]
+    details = [info.to_json_dict() for info in infos if info is not None]
+    left_out = [name for name, shows in (("config", config), ("cluster", cluster)) if not shows]
+    for detail in details:
+        for name in left_out:
+            del detail[name]
+    return details
 
 
 def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:

@@ -425,6 +425,7 @@ class JetStreamNode:
             domain=self._setting.domain,
             limits=self._setting.limits,
             strict=self._setting.strict,
+            name_of=self._setting.accounts.name_of,
         )
 
     def statistics(self) -> dict[str, Any]:

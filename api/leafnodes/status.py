@@ -1,13 +1,18 @@
 """Connections to leaf nodes and hubs as the monitoring pages show them. Field names are nats-server's."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
+from jetraft.api.auth.verdicts import Verdict
+from jetraft.api.connect import ConnectOptions
+from jetraft.api.leafnodes.handshake import LeafPeer
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.packing import shown
 from jetraft.api.plane._plane import Plane
+from jetraft.api.session import Session
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gojson import number
@@ -28,6 +33,23 @@ class LeafPages:
     def count(self) -> int:
         """The connections over which interest is exchanged."""
         return sum(link.admitted for link in self.leafnodes.links.values())
+
+    def sessions(self) -> Iterator[Session]:
+        """Those that are open, as /connz shows them beside clients: one that this server made has no name there."""
+        for link in self.leafnodes.links.values():
+            if not link.admitted or link.peer is None:
+                continue
+            peer = link.peer if link.remote is None else LeafPeer()
+            yield Session(
+                cid=link.cid,
+                ip=link.ip,
+                port=link.port,
+                start_unix_ns=link.start_unix_ns,
+                options=ConnectOptions(name=peer.name, version=peer.version),
+                verdict=attrs.evolve(link.verdict or Verdict(), account=link.account),
+                tls=link.tls,
+                proxy_key=link.proxy_key,
+            )
 
     def rows(self, account: str, *, subs: bool) -> list[dict[str, Any]]:
         """One for each of them, or for those of an account."""

@@ -27,6 +27,7 @@ class AccountPages:
     loaded_unix_ns: int
     sharing: Callable[[], Mapping[str, Sharing]]
     token_of: Callable[[str], str | None]  # of an account that an operator has signed
+    name_of: Callable[[str], str]  # of an account, for people
     clock: Clock
     leafnodes: LeafStatus | None = None
 
@@ -81,7 +82,7 @@ class AccountPages:
 
         return {
             "acc": account,
-            "name": account,
+            "name": self.name_of(account),
             "conns": figures["connections"] - leafs,
             "leafnodes": leafs,
             "total_conns": figures["connections"],

@@ -44,12 +44,12 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
 ) -> Pages:
     """The pages of a server."""
     options, plane = sessions.options, reactor.plane
-    routez = Routez(routes=routes, clock=clock)
+    routez = Routez(routes=routes, clock=clock, name_of=accounts.name_of)
     return Pages(
         identity=identity,
         clock=clock,
-        connz=Connz(sessions=sessions, plane=plane, clock=clock),
-        subsz=Subsz(plane),
+        connz=Connz(sessions=sessions, plane=plane, clock=clock, name_of=accounts.name_of, leafnodes=leafnodes),
+        subsz=Subsz(plane, accounts.name_of),
         routez=routez,
         accounts=AccountPages(
             plane=plane,
@@ -59,6 +59,7 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
             loaded_unix_ns=started_unix_ns,
             sharing=lambda: shared.sharing,
             token_of=accounts.token_of,
+            name_of=accounts.name_of,
             clock=clock,
             leafnodes=leafnodes,
         ),

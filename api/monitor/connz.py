@@ -1,4 +1,7 @@
-"""/connz: the connections that are open and the last ones that have ended. Rows, order and texts are nats-server's."""
+"""/connz: the connections that are open and the last ones that have ended. Rows, order and texts are nats-server's.
+
+Clients, and servers that are joined as leaf nodes; of these, those that have ended are in the log alone.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -8,6 +11,7 @@ import attrs
 from jetraft.api.monitor.questions import ConnzQuestion, PageError
 from jetraft.api.monitor.subjects import Row, collide, detail
 from jetraft.api.monitor.values import page_limit, uptime_text
+from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reasons import TEXTS
 from jetraft.api.session import Closed, Session, Sessions
@@ -28,6 +32,7 @@ class SeenConnection:
     session: Session
     counters: Mapping[str, Any]
     at_mono_ns: int  # now, or when it ended
+    is_leaf: bool = False
     closed: Closed | None = None
 
     @property
@@ -87,6 +92,8 @@ class Connz:
     sessions: Sessions
     plane: Plane
     clock: Clock
+    name_of: Callable[[str], str]  # of an account, for people
+    leafnodes: LeafStatus | None = None
 
     def page(self, question: ConnzQuestion) -> dict[str, Any]:
         """The page without its head. Raises PageError."""
@@ -115,6 +122,10 @@ class Connz:
                 counters = self.plane.connection(cid)
                 if counters is not None:
                     yield SeenConnection(session=session, counters=counters, at_mono_ns=now_ns)
+            for session in () if self.leafnodes is None else self.leafnodes.sessions():
+                counters = self.plane.connection(session.cid)
+                if counters is not None:
+                    yield SeenConnection(session=session, counters=counters, at_mono_ns=now_ns, is_leaf=True)
         if question.state in (CLOSED, ALL):
             for closed in self.sessions.closed:
                 at_ns, last = closed.stop_mono_ns, closed.counters
@@ -140,8 +151,7 @@ class Connz:
         last_ns = session.start_unix_ns + counters["last_active_ns"] - counters["started_ns"]
         row: dict[str, Any] = {
             "cid": seen.cid,
-            "kind": "Client",
-            "type": session.client_type,
+            **({"kind": "Leafnode"} if seen.is_leaf else {"kind": "Client", "type": session.client_type}),
             "ip": session.ip,
             "port": session.port,
             "start": format_time(session.start_unix_ns),
@@ -165,7 +175,7 @@ class Connz:
         if session.tls is not None:
             row |= connz_fields(session.tls, auth=question.username)
         if question.username:
-            row |= identity(seen)
+            row |= self._identity(seen)
         if session.proxy_key:
             row["proxy"] = {"key": session.proxy_key}
         return row | self._listed(seen, question)
@@ -178,15 +188,20 @@ class Connz:
         if not rows:
             return {}
         if question.subscriptions_detail:
-            return {"subscriptions_list_detail": [detail(row) for row in rows]}
+            name_of = self.name_of if seen.closed is not None else None
+            return {"subscriptions_list_detail": [detail(row, name_of=name_of) for row in rows]}
         return {"subscriptions_list": sorted(row[1].decode(errors="replace") for row in rows)}
 
-
-def identity(seen: SeenConnection) -> dict[str, Any]:
-    """Who a connection is, for those who asked."""
-    fields = {"authorized_user": seen.user} if seen.user else {}
-    account = seen.session.account
-    return fields | ({"account": account, "name_tag": account} if account != GLOBAL_ACCOUNT else {})
+    def _identity(self, seen: SeenConnection) -> dict[str, Any]:
+        """Who a connection is, for those who asked; not the token of its user, which may be a secret."""
+        account, verdict = seen.session.account, seen.session.verdict
+        claims = None if verdict is None else verdict.claims
+        return {
+            **({"authorized_user": seen.user} if seen.user else {}),
+            **({"account": account} if account != GLOBAL_ACCOUNT else {}),
+            **({"issuer_key": claims.issuer} if claims is not None else {}),
+            **({"name_tag": self.name_of(account)} if verdict is not None else {}),
+        }
 
 
 def check(question: ConnzQuestion) -> None:

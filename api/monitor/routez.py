@@ -13,6 +13,8 @@ from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetraft.api.routes import RouteFacts, Routes
 
 SUBSCRIPTIONS_MAX: Final = 100_000
@@ -24,6 +26,7 @@ class Routez:
 
     routes: Routes | None
     clock: Clock
+    name_of: Callable[[str], str] = str  # of an account, for people
 
     def page(self, question: RoutezQuestion) -> dict[str, Any]:
         """The page without its head. Raises PageError."""
@@ -78,5 +81,5 @@ class Routez:
         if not rows:
             return {}
         if detailed:
-            return {"subscriptions_list_detail": [detail(row, account=True) for row in rows]}
+            return {"subscriptions_list_detail": [detail(row, name_of=self.name_of) for row in rows]}
         return {"subscriptions_list": sorted(text(row[1]) for row in rows)}

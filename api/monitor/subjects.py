@@ -1,5 +1,6 @@
 """Subscriptions as the pages show them, and the comparison of two subjects with wildcards."""
 
+from collections.abc import Callable
 from typing import Any
 
 # As the plane gives it: account, subject, queue, sid, messages delivered, limit of them (0: none), cid (0: a sink).
@@ -11,10 +12,10 @@ def text(given: bytes) -> str:
     return given.decode(errors="replace")
 
 
-def detail(row: Row, *, account: bool = False) -> dict[str, Any]:
-    """One subscription; with its account on pages about several."""
+def detail(row: Row, *, name_of: Callable[[str], str] | None = None) -> dict[str, Any]:
+    """One subscription; on pages about several accounts with its own, which `name_of` gives the name of."""
     name, subject, queue, sid, msgs, limit, cid = row
-    head = {"account": text(name), "account_tag": text(name)} if account else {}
+    head = {} if name_of is None else {"account": text(name), "account_tag": name_of(text(name))}
     return {
         **head,
         "subject": text(subject),

@@ -4,6 +4,7 @@ Every message that is published here is matched once, so `num_matches` is the nu
 shared by the accounts, and so is its rate of hits.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -49,6 +50,7 @@ class Subsz:
     """Makes the page."""
 
     plane: Plane
+    name_of: Callable[[str], str]  # of an account, for people
 
     def page(self, question: SubszQuestion) -> dict[str, Any]:
         """The page without its head. Raises PageError."""
@@ -58,7 +60,7 @@ class Subsz:
         document = sublist_stats(self.plane, question.account)
         total, rows = self._rows(question, offset, limit) if question.subscriptions else (0, [])
         document |= {"total": total, "offset": offset, "limit": limit}
-        return document | ({"subscriptions_list": [detail(row, account=True) for row in rows]} if rows else {})
+        return document | ({"subscriptions_list": [detail(row, name_of=self.name_of) for row in rows]} if rows else {})
 
     def _rows(self, question: SubszQuestion, offset: int, limit: int) -> tuple[int, list[Row]]:
         plane = self.plane

@@ -1,24 +1,25 @@
 """/varz: who this server is, how it is configured and what it has done; and the figures of STATSZ.
 
 A server without JetStream, a cluster or another feature says so with an empty block, as nats-server does. What
-describes Go's runtime or file layer (`feature_flags`, `disk_io_wait_stats`) has no counterpart and is missing.
+describes Go's file layer (`disk_io_wait_stats`) has no counterpart and is missing.
 """
 
 import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import attrs
 
 from jetraft import __version__
+from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.values import resident_bytes, uptime_text
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
-from jetraft.api.session import ServerIdentity, Sessions
+from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gojson import number
@@ -39,6 +40,9 @@ class LeafStatus(Protocol):
     @property
     def count(self) -> int:
         """The connections over which interest is exchanged."""
+
+    def sessions(self) -> Iterator[Session]:
+        """Those that are open, as /connz shows them beside clients."""
 
     def rows(self, account: str, *, subs: bool) -> list[dict[str, Any]]:
         """One for each of them, or for those of an account."""
@@ -121,7 +125,11 @@ class Varz:
             named = {"name": self.identity.cluster_name}
         if cluster is not None:
             urls = [route.rpartition("@")[2].rpartition("//")[2] for route in cluster.routes]
-            named |= {"addr": cluster.host, "cluster_port": cluster.port, "urls": urls}
+            from jetraft.raft.mesh.connector import HANDSHAKE_S  # noqa: PLC0415  of a cluster alone
+
+            whole_s = number(HANDSHAKE_S)  # of a handshake: one time for TLS and who the peer is
+            named |= {"addr": cluster.host, "cluster_port": cluster.port, "auth_timeout": whole_s, "urls": urls}
+            named |= {"tls_timeout": whole_s, "pool_size": 1}  # what is routed to a node goes over one link
             named |= {"tls_required": True, "tls_verify": True} if cluster.tls is not None else {}
         blocks: dict[str, Any] = {"cluster": named, "gateway": {}, "leaf": {}, "mqtt": {}, "websocket": {}}
         if self.leafnodes is not None:
@@ -174,6 +182,7 @@ class Varz:
             "config_digest": options.config_digest,
             "tags": list(options.server_tags),
             **({"metadata": dict(options.server_metadata)} if options.server_metadata else {}),
+            "feature_flags": flags_in_force(options.feature_flags),
             "slow_consumer_stats": {"clients": slow, **of_routes},
             "stale_connection_stats": {"clients": stale, **of_routes},
         }
@@ -190,7 +199,12 @@ class Varz:
             for name, way in (("sent_to_clients", "out"), ("received_from_clients", "in"))
         }
         routes = self.routez.statz()
-        jetstream = {"jetstream": self.jetstream.varz()} if self.jetstream is not None else {}
+        jetstream = {}
+        if self.jetstream is not None:
+            shown = self.jetstream.varz()
+            where = shown["config"].pop("store_dir")  # which only who may ask the server itself is told
+            assert where, "JetStream has a directory"
+            jetstream = {"jetstream": shown}
         active = {session.account for session in self.sessions.by_cid.values()}
         return {
             "start": format_time(self.started_unix_ns),

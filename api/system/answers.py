@@ -133,18 +133,21 @@ class Answers:
         session = self.sessions.by_cid.get(cid)
         if session is None or session.verdict is None or session.account != account:
             raise NoAnswerError
-        document: Document = {"user": session.verdict.user, "account": account, "account_name": account}
-        if session.verdict.permissions is not None:
-            document["permissions"] = shown(session.verdict.permissions)
+        verdict, name_of = session.verdict, self.pages.accounts.name_of
+        document: Document = {"user": verdict.user, "account": account, "account_name": name_of(account)}
+        if verdict.claims is not None and verdict.claims.name:
+            document["user_name"] = verdict.claims.name
+        if verdict.permissions is not None:
+            document["permissions"] = shown(verdict.permissions, is_signed=verdict.claims is not None)
         return document
 
 
-def shown(permissions: Permissions) -> Document:
-    """What a user may do, as nats-server tells it."""
+def shown(permissions: Permissions, *, is_signed: bool) -> Document:
+    """What a user may do, as nats-server tells it: of one with a token both kinds, be they empty."""
     lists = {"publish": rules(permissions.publish), "subscribe": rules(permissions.subscribe)}
     answers = permissions.responses
     responses = {"responses": {"max": answers.max_msgs, "ttl": answers.expires_ns}} if answers is not None else {}
-    return {name: listed for name, listed in lists.items() if listed} | responses
+    return {name: listed for name, listed in lists.items() if listed or is_signed} | responses
 
 
 def rules(listed: SubjectRules) -> Document:

@@ -44,6 +44,7 @@ class SystemAccount:
             sessions=sessions,
             clock=pages.clock,
             has_jetstream=pages.jetstream is not None,
+            name_of=accounts.name_of,
         )
         events = SystemEvents(
             head=head,

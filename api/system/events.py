@@ -27,7 +27,8 @@ from jetraft.store.model.jsoncodec import encode
 TYPE_PREFIX: Final = "io.nats.server.advisory.v1."
 ID_CHARS: Final = 22  # as long as nats-server's
 NEWS_MAX: Final = 10_000  # that wait to be told
-STATSZ_S: Final = 10.0  # nats-server's intervals
+STATSZ_FIRST_S: Final = 0.25  # nats-server's intervals: a new server is soon heard of, then each time twice as late
+STATSZ_S: Final = 10.0
 CONNECTIONS_S: Final = 30.0
 
 
@@ -77,9 +78,10 @@ class SystemEvents:
                 await trio.lowlevel.checkpoint()
 
     async def _tell_statsz(self) -> None:
-        subject = f"$SYS.SERVER.{self.head.identity.server_id}.STATSZ"
+        subject, pause_s = f"$SYS.SERVER.{self.head.identity.server_id}.STATSZ", STATSZ_FIRST_S
         while True:
-            await trio.sleep(STATSZ_S)
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, STATSZ_S)
             if self._is_wanted(subject):
                 self._send(subject, self.statsz())
 
@@ -106,7 +108,7 @@ class SystemEvents:
         self._tell_number(session.account)
         subject = f"$SYS.ACCOUNT.{session.account}.CONNECT"
         if self._is_wanted(subject):
-            client = client_info(session, rtt_ns=0)
+            client = client_info(session, name_of=self.head.name_of, rtt_ns=0)
             self._send(subject, {**self._typed("client_connect"), "server": self.head.next(), "client": client})
 
     def _tell_closed(self, closed: Closed) -> None:
@@ -126,7 +128,12 @@ class SystemEvents:
         event = {
             **self._typed("client_disconnect"),
             "server": self.head.next(),
-            "client": client_info(closed.session, rtt_ns=counters["rtt_ns"], stop_unix_ns=closed.stop_unix_ns),
+            "client": client_info(
+                closed.session,
+                name_of=self.head.name_of,
+                rtt_ns=counters["rtt_ns"],
+                stop_unix_ns=closed.stop_unix_ns,
+            ),
             # Seen from the client: nats-server's `sent` is what the client has sent.
             "sent": {"msgs": counters["in_msgs"], "bytes": counters["in_bytes"]},
             "received": {"msgs": counters["out_msgs"], "bytes": counters["out_bytes"]},

@@ -1,9 +1,11 @@
 """How this server and its clients are described in answers and events. Names and order are nats-server's."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
+from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.store.model.clock import Clock
@@ -21,6 +23,7 @@ class ServerHead:
     sessions: Sessions
     clock: Clock
     has_jetstream: bool
+    name_of: Callable[[str], str]  # of an account, for people
     _seq: int = 0
 
     @property
@@ -41,6 +44,7 @@ class ServerHead:
             "ver": SERVER_VERSION,
             **({"tags": list(options.server_tags)} if options.server_tags else {}),
             **({"metadata": dict(options.server_metadata)} if options.server_metadata else {}),
+            "feature_flags": flags_in_force(options.feature_flags),
             "jetstream": self.has_jetstream,
             "flags": JETSTREAM_FLAG if self.has_jetstream else 0,
             "seq": self._seq,
@@ -56,9 +60,12 @@ class ServerHead:
         }
 
 
-def client_info(session: Session, *, rtt_ns: int, stop_unix_ns: int | None = None) -> dict[str, Any]:
-    """A client in an event; `stop_unix_ns` for one that has left."""
+def client_info(
+    session: Session, *, name_of: Callable[[str], str], rtt_ns: int, stop_unix_ns: int | None = None
+) -> dict[str, Any]:
+    """A client in an event; `stop_unix_ns` for one that has left. Its token is not in it, which may be a secret."""
     verdict, options = session.verdict, session.options
+    claims = None if verdict is None else verdict.claims
     user = session.named if verdict is None else verdict.user
     named = {"user": user, "name": options.name, "lang": options.lang, "ver": options.version}
     return {
@@ -69,7 +76,8 @@ def client_info(session: Session, *, rtt_ns: int, stop_unix_ns: int | None = Non
         **{key: value for key, value in named.items() if value},
         **({"rtt": rtt_ns} if rtt_ns else {}),
         **({"stop": format_time(stop_unix_ns)} if stop_unix_ns is not None else {}),
-        "name_tag": session.account,
+        **({"issuer_key": claims.issuer} if claims is not None else {}),
+        "name_tag": name_of(session.account),
         "kind": "Client",
         "client_type": session.client_type,
     }
@@ -88,7 +96,7 @@ class ClientDirectory:
         session, counters = self.sessions.by_cid.get(cid), self.plane.connection(cid)
         if session is None or counters is None or session.account != account:
             return {"acc": account}
-        found = client_info(session, rtt_ns=counters["rtt_ns"])
+        found = client_info(session, name_of=str, rtt_ns=counters["rtt_ns"])
         del found["name_tag"]
         kind = {key: found.pop(key) for key in ("kind", "client_type")}
         cluster = {"cluster": self.identity.cluster_name} if self.identity.cluster_name else {}

@@ -29,7 +29,7 @@ TARGETS: Final = """
     /idz /statsz /expvarz /profilez
 """
 MISSING: Final = {
-    "/varz": "disk_io_wait_stats feature_flags jetstream.limits.default_max_consumers http_req_stats",
+    "/varz": "disk_io_wait_stats feature_flags.js_raft jetstream.limits.default_max_consumers http_req_stats",
     "/jsz": "limits.default_max_consumers",
     "/accountz": "account_detail.imports account_detail.exports",
 }

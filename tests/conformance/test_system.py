@@ -21,7 +21,7 @@ BODIES: Final = (
     b"x", b"[]", b'{"server_name":5}', b'{"server_name":"n"}', b'{"tags":["AZ:1"]}', b'{"more":1}', b'{"limit":"x"}',
 )  # fmt: skip
 NOT_HERE: Final = (
-    "feature_flags",
+    "js_raft_delete_range",
     "disk_io_wait_stats",
     "default_max_consumers",
     "imports",

@@ -16,7 +16,7 @@ from tests.harness.raw import Message, RawClient
 
 pytestmark = [pytest.mark.reference]
 Event = tuple[str, dict[str, Any]]  # subject, document
-NOT_HERE: Final = ("feature_flags", "default_max_consumers")
+NOT_HERE: Final = ("js_raft_delete_range", "default_max_consumers")
 
 
 @pytest.fixture

@@ -336,6 +336,10 @@ class StreamReplica:
         """The consumers of the stream, without those through which other streams read it."""
         return [name for name, state in self.machine.consumers.items() if not state.config.direct]
 
+    def direct_consumer_names(self) -> list[str]:
+        """Those through which other streams read it."""
+        return [name for name, state in self.machine.consumers.items() if state.config.direct]
+
     def take_publishes(self, batch: bytes) -> bool:
         """Admit captured messages that were brought here; False when this replica does not lead, or hands over."""
         if self._leadership is None or not self._leadership.is_admitting:

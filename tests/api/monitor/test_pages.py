@@ -27,7 +27,7 @@ PAGES: Final = (
 )
 NOT_SERVED: Final = {
     "/varz": """
-        disk_io_wait_stats feature_flags http_req_stats jetstream.limits.default_max_consumers
+        disk_io_wait_stats feature_flags.js_raft_delete_range http_req_stats jetstream.limits.default_max_consumers
     """,
     "/jsz": "limits.default_max_consumers",
 }
