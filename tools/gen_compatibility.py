@@ -1,8 +1,8 @@
 """Write docs/compatibility.md: `python tools/gen_compatibility.py`; `--check` compares.
 
-The page says of each API subject, field of a configuration and error code whether it is as in nats-server 2.15.1. It is
-made from the list of operations, the configurations, the scenes that are run
-against both servers (tests/conformance), and the differences that are meant (tests/conformance/known.py).
+The page says of each API subject, monitoring page, system request, event, field of a configuration and error code
+whether it is as in nats-server 2.15.1. It is made from the list of operations, the configurations, what both servers
+are asked (tests/conformance: scenes, documents.py), and the differences that are meant (known.py and meant.py there).
 """
 
 # ruff: noqa: INP001  (a script, not part of a package)
@@ -24,9 +24,13 @@ sys.path.insert(0, str(ROOT))
 from jetraft.api.jetstream.dispatch import OF_2020, OPERATIONS, find, handler_of  # noqa: E402  (tests are beside this)
 from jetraft.store.model import errors  # noqa: E402
 from jetraft.store.model.config import ConsumerConfig, StreamConfig  # noqa: E402
+from tests.conformance.documents import EVENTS, OF_ACCOUNT, OF_SERVER, OWN, PAGES  # noqa: E402
 from tests.conformance.known import KNOWN, SHOWN, Known  # noqa: E402
+from tests.conformance.meant import MEANT  # noqa: E402
 from tests.conformance.scenes import SCENES  # noqa: E402
 from tests.conformance.steps import Call, Publish, Until  # noqa: E402
+from tests.conformance.test_advisory_envelopes import EXPECTED as ADVISORIES  # noqa: E402
+from tests.conformance.test_operator_advisories import EXPECTED as OF_OPERATORS  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 PREFIX: Final = "$JS.API."
@@ -136,6 +140,58 @@ def differences() -> Iterator[str]:
         yield f"| {shown.what} | {shown.ours} | {shown.theirs} | {link} |"
 
 
+FIELDS_HEAD: Final = """
+### Fields of these that differ
+All other fields have the same names and types on one server, on three, on leaf nodes and in operator mode
+(tests/conformance/test_documents.py). A page is named as in requests: VARZ is `/varz` and `$SYS.REQ.SERVER.PING.VARZ`.
+
+| Where | Field | | Why |
+|---|---|---|---|
+"""
+SIGNS: Final = {"-": "missing", "+": "only here", "~": "another value", "*": "all of it"}
+AT_THE_END: Final = ("SERVER.ID.LAMEDUCK", "SERVER.ID.SHUTDOWN")  # tests/conformance/test_system_events.py
+
+
+def pages() -> Iterator[str]:
+    """A row for each monitoring page: the options it is asked with."""
+    asked: dict[str, dict[str, None]] = {}
+    for target in PAGES.split():
+        path, _, query = target.partition("?")
+        options = [pair.partition("=")[0] for pair in query.split("&") if pair]
+        asked.setdefault(path, {}).update(dict.fromkeys(options))
+    for path, options in asked.items():
+        yield f"| `{path}` | {' '.join(f'`{option}`' for option in options)} |"
+
+
+def requests() -> Iterator[str]:
+    """A row for each system request."""
+    yield "| `SERVER.PING` and `SERVER.<id>` | as STATSZ |"
+    of_server = dict.fromkeys(text.partition("{")[0] for text in OF_SERVER.split())
+    yield from (f"| `SERVER.PING.{name}`, `SERVER.<id>.{name}` | |" for name in of_server)
+    yield from (f"| `SERVER.<id>.{name}` | changes something |" for name in ("KICK", "LDM", "RELOAD"))
+    of_account = dict.fromkeys(text.partition("{")[0] for text in OF_ACCOUNT.split())
+    yield from (f"| `ACCOUNT.<account>.{name}` | |" for name in of_account)
+    yield from (f"| `{subject}` | of every account, about itself |" for subject in OWN.split())
+
+
+def events() -> Iterator[str]:
+    """A row for each event and advisory."""
+    told = [subject.replace(".B", ".<account>").replace(".ID", ".<id>") for subject in (*EVENTS, *AT_THE_END)]
+    yield from (f"| `$SYS.{subject}` |" for subject in told)
+    kinds = dict.fromkeys((*ADVISORIES, *(kind for _, kind in OF_OPERATORS)))
+    named = (re.sub(r"\.(S|R)\b", ".<stream>", re.sub(r"\.[dg]$", ".<consumer>", kind)) for kind in kinds)
+    yield from (f"| `$JS.EVENT.{kind}` |" for kind in dict.fromkeys(named))
+
+
+def other_fields() -> Iterator[str]:
+    """A row for each meant difference of a page, an answer or an event."""
+    for meant in MEANT:
+        where = "every answer" if meant.where == "*" else meant.where.replace("EVENT.*", "events")
+        sign, field = meant.path[0], meant.path[1:] if meant.path != "*" else ""
+        at_times = " (at times)" if meant.at_times else ""
+        yield f"| {where} | {f'`{field}`' if field else ''} | {SIGNS[sign]}{at_times} | {meant.reason} |"
+
+
 def codes() -> Iterator[str]:
     """A row for each error of the catalogue."""
     used = set(_names_used())
@@ -160,6 +216,13 @@ def page() -> str:
         "\n".join(subjects()),
         "\n",
     ]
+    parts += [
+        "\n## Monitoring pages\n| Page | Options that both servers are asked with |\n|---|---|\n",
+        "\n".join(pages()),
+    ]
+    parts += ["\n\n## Requests, below `$SYS.REQ.`\n| Request | |\n|---|---|\n", "\n".join(requests())]
+    parts += ["\n\n## Events and advisories\n| Subject |\n|---|\n", "\n".join(events()), "\n", FIELDS_HEAD]
+    parts += ["\n".join(other_fields()), "\n"]
     head = "\n## Other differences\n| What | Here | nats-server | Where |\n|---|---|---|---|\n"
     parts += [head, "\n".join(differences()), "\n"]
     for kind, rows in fields():

@@ -111,6 +111,12 @@ SHOWN: tuple[Shown, ...] = (
         where="tests/clients/test_restarts.py",
     ),
     Shown(
+        what="who a closed connection was, asked without `auth`",
+        ours="not told, as of open ones",
+        theirs="`jwt`, `issuer_key` and `name_tag` of users with tokens",
+        where="api/monitor/connz.py",
+    ),
+    Shown(
         what="`SERVER.REMOVED` advisory",
         ours="sent by the meta leader, also of a server that is away",
         theirs="sent by the removed server, if it runs",
