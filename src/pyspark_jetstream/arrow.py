@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.options import OPTION_FIELDS, Options, parse_options
-from pyspark_jetstream.planner import Planner
+from pyspark_jetstream.planner import Planner, with_decoding
+from pyspark_jetstream.projection import schema_of_query
 from pyspark_jetstream.reading import read_range
-from pyspark_jetstream.rows import schema_of_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ class Scan:
 
         Raises BadOptionError, DataLossError, LoginRefusedError, StreamNotFoundError, ServersUnavailableError.
         """
-        self._options = parsed(options, continues=after is not None)
+        self._options = with_decoding(parsed(options, continues=after is not None))
         self._connections = ConnectionCache()
         planner = Planner(self._options, self._connections)
         try:
@@ -63,7 +63,7 @@ class Scan:
         self.start = batch.start.to_json_dict()
         self.end = batch.end.to_json_dict()
         positions = json.dumps({"start": self.start, "end": self.end}).encode()
-        self.schema = schema_of_columns(self._options.columns).with_metadata({METADATA_KEY: positions})
+        self.schema = schema_of_query(self._options).with_metadata({METADATA_KEY: positions})
         self._batches = self._read(batch.ranges)
 
     def _read(self, ranges: list[Any]) -> Iterator[pa.RecordBatch]:

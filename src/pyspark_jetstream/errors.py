@@ -41,6 +41,14 @@ class ReplicaBehindError(ServerError):
     """The replica has not applied everything up to the planned end, so its answer may lack rows."""
 
 
+class UndecodableRowError(JetStreamSourceError):
+    """A row does not fit the schema that decodes it; the message names stream, sequence and field."""
+
+
+class SchemaChangedError(JetStreamSourceError):
+    """The stream has another schema than the one that the query decodes by."""
+
+
 class WriteRefusedError(JetStreamSourceError):
     """The stream does not take the rows, and would not take them later; the message has the server's reason."""
 

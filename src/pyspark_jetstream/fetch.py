@@ -28,6 +28,7 @@ from pyspark_jetstream.errors import (
 from pyspark_jetstream.leader import ApiRefusalError
 from pyspark_jetstream.leader_scan import leader_batch
 from pyspark_jetstream.plan import Range
+from pyspark_jetstream.projection import needed, needs_rows
 from pyspark_jetstream.replicas import Server
 from pyspark_jetstream.subjects import ALL, cover
 from pyspark_jetstream.wire import Rows, Status
@@ -136,7 +137,7 @@ class RangeReader:
     def _by_batches(self, connection: Connection) -> Iterator[Rows | Columns]:
         """Read from a replica, by batch direct gets."""
         options, last_seq = self._range.options, self._range.end_seq - 1
-        lines = b"%b: %d\r\n%b" % (MIN_LAST_SEQ, last_seq, ACCEPT_COLUMNS)
+        lines = b"%b: %d\r\n%b" % (MIN_LAST_SEQ, last_seq, b"" if needs_rows(options) else ACCEPT_COLUMNS)
         while not self._accepted.is_complete:
             limits = {"batch": self._accepted.selection.count(self.next_seq, BATCH_ROWS), "max_bytes": BATCH_BYTES}
             columns = {**self._columns, "message_bytes": connection.info.payload_bytes_max}
@@ -215,7 +216,7 @@ def column_request(wanted: Range) -> dict[str, Any]:
     request: dict[str, Any] = {"up_to_seq": wanted.end_seq - 1}
     if options.subjects:
         request["filters"] = list(options.subjects)
-    return {**request, "select": [name for name in options.columns if name in SELECTED]}
+    return {**request, "select": [name for name in needed(options) if name in SELECTED]}
 
 
 def refusal(status: Status, url: str) -> ServerError | None:

@@ -8,7 +8,7 @@ the end of the stream: if it lags, the offset goes backwards, and Spark, which d
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,6 +54,7 @@ class StreamView:
     replicas: frozenset[str]  # server names of the leader and the followers
     retention: str = "limits"  # or interest, workqueue
     consumers_max: int = -1  # -1: no limit
+    metadata: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
     @property
     def may_be_watched(self) -> bool:
@@ -242,4 +243,5 @@ def view_of(answer: dict[str, Any]) -> StreamView:
         replicas=frozenset(name for name in names if name),
         retention=str(config.get("retention", "limits")),
         consumers_max=int(config.get("max_consumers") or -1),
+        metadata=config.get("metadata") or {},
     )

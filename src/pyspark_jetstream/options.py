@@ -14,7 +14,9 @@ from pyspark_jetstream import positions, values
 from pyspark_jetstream.credentials import Credentials, credentials_of
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.positions import Incarnation, Position
-from pyspark_jetstream.values import ALL_COLUMNS, SecretInValueError, parse_servers
+from pyspark_jetstream.subjects import cover
+from pyspark_jetstream.typed.stream_schemas import Decoding
+from pyspark_jetstream.values import ALL_COLUMNS, MORE_COLUMNS, VALUE, SecretInValueError, parse_servers
 
 __all__ = ["Access", "Options", "Position", "parse_options", "parse_servers"]
 
@@ -56,6 +58,10 @@ class Options:
     several: bool = False  # given as `streams`: offsets are by stream, and there is a column for the name
     subjects: tuple[str, ...] = ()  # filters; none: all subjects
     columns: tuple[str, ...] = ALL_COLUMNS[:-1]
+    tokens: tuple[tuple[str, int], ...] = ()  # columns that are a token of the subject, by its place
+    decode: str = ""  # "true", or the number of a schema of the stream
+    permissive: bool = False  # a row that does not fit its schema is null
+    decoding: Decoding | None = None  # what `decode` means; a planned query has it
     starting: Position = EARLIEST  # the default of NATS consumers: deliver all
     ending: Position | None = None  # None: not given
     rows_per_trigger_max: int | None = None
@@ -70,6 +76,12 @@ class Options:
     pushdown: bool = False
     query: str | None = None
     stats_dir: str | None = None
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """The columns that a query with these options may have."""
+        more = MORE_COLUMNS if self.decode else MORE_COLUMNS[:-1]
+        return (*ALL_COLUMNS, *more, *(name for name, _ in self.tokens))
 
     @property
     def stream(self) -> str:
@@ -102,7 +114,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise BadOptionError("option 'stream' is required (or 'streams' for several)")
     parsed = {name.lower(): _parse_one(name, texts[name.lower()]) for name in PARSERS if name.lower() in texts}
     _check_together(parsed)
-    return Options(access=_access(parsed), **_fields(parsed))
+    found = Options(access=_access(parsed), **_fields(parsed))
+    if wrong := [name for name in found.columns if name not in found.all_columns]:
+        hint = "; 'value' needs option 'decode'" if VALUE in wrong else ""
+        raise BadOptionError(
+            f"option 'columns': expected columns out of {', '.join(found.all_columns)}, got {wrong[0]!r}{hint}"
+        )
+    return found
 
 
 def is_of_spark(name: str) -> bool:
@@ -136,6 +154,8 @@ def _check_together(parsed: Mapping[str, Any]) -> None:
             raise BadOptionError(f"options {first!r} and {second!r} exclude each other")
     if "maxtriggerdelay" in parsed and "minrowspertrigger" not in parsed:
         raise BadOptionError("option 'maxTriggerDelay' is for 'minRowsPerTrigger', which is missing")
+    if "mode" in parsed and not parsed.get("decode"):
+        raise BadOptionError("option 'mode' is for 'decode', which is missing")
     _check_named_streams(parsed)
     if "durable" in parsed and any("*" in name for name in parsed.get("streams", ())):
         raise BadOptionError("option 'durable' needs the names of streams: 'streams' has a pattern")
@@ -174,13 +194,25 @@ def _fields(parsed: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of Options other than the access."""
     fields = {field: parsed[name] for name, field in OPTION_FIELDS.items() if name in parsed}
     fields["several"] = "streams" in parsed
+    if "subjecttokens" in parsed:
+        fields["tokens"] = _placed(parsed["subjecttokens"], parsed.get("subject", ()))
     if "columns" not in parsed:
-        fields["columns"] = ALL_COLUMNS if fields["several"] else ALL_COLUMNS[:-1]
+        columns: tuple[str, ...] = ALL_COLUMNS if fields["several"] else ALL_COLUMNS[:-1]
+        if fields.get("decode"):
+            columns = tuple(VALUE if name == "data" else name for name in columns)
+        fields["columns"] = (*columns, *(name for name, _ in fields.get("tokens", ())))
     if not parsed.get("includeheaders", True):
         fields["columns"] = tuple(name for name in fields["columns"] if name != "headers")
     if not fields["columns"]:
         raise BadOptionError("option 'includeHeaders': no column is left")
     return fields
+
+
+def _placed(names: tuple[str, ...], subjects: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """The named tokens with their places: they begin at the first wildcard of the filter, or of the subject."""
+    tokens = cover(subjects).split(".") if subjects else []
+    first = next((place for place, token in enumerate(tokens) if token in {"*", ">"}), 0)
+    return tuple((name, first + place) for place, name in enumerate(names) if name)
 
 
 PARSERS: dict[str, values.Parser] = {
@@ -190,6 +222,9 @@ PARSERS: dict[str, values.Parser] = {
     "subject": values.parse_subjects,
     "columns": values.parse_columns,
     "includeHeaders": values.parse_bool,
+    "subjectTokens": values.parse_tokens,
+    "decode": values.parse_decode,
+    "mode": values.parse_mode,
     "startingOffsets": positions.parse_starting,
     "startingOffsetsByTimestamp": positions.parse_starting_time,
     "endingOffsets": positions.parse_ending,
@@ -258,6 +293,8 @@ OPTION_FIELDS = {
     "streams": "streams",
     "subject": "subjects",
     "columns": "columns",
+    "decode": "decode",
+    "mode": "permissive",
     "startingoffsets": "starting",
     "startingoffsetsbytimestamp": "starting",
     "endingoffsets": "ending",

@@ -12,7 +12,7 @@ import attrs
 
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.durable import Durables
-from pyspark_jetstream.errors import StreamNotFoundError
+from pyspark_jetstream.errors import BadOptionError, StreamNotFoundError
 from pyspark_jetstream.leader import Api, Leader, StreamView, stream_names
 from pyspark_jetstream.offsets import Offset, Offsets, parse_offsets
 from pyspark_jetstream.options import Options
@@ -21,6 +21,7 @@ from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.stream_planner import StreamPlanner
 from pyspark_jetstream.triggers import Minimum, Pace, least, rows_of_bytes, shares
+from pyspark_jetstream.typed.stream_schemas import Decoding, choose
 from pyspark_jetstream.values import matches
 from pyspark_jetstream.watch import Watch
 
@@ -209,6 +210,33 @@ class Planner:
 
     def _offsets(self, by_stream: dict[str, Offset]) -> Offsets:
         return Offsets(by_stream=by_stream, several=self._options.several)
+
+
+def with_decoding(options: Options) -> Options:
+    """Return the options with the schema that `decode` means: that of all streams that the query reads now.
+
+    Raises BadOptionError, StreamNotFoundError, ServersUnavailableError.
+    """
+    if not options.decode or options.decoding is not None:
+        return options
+    connections = ConnectionCache()
+    try:
+        planner = Planner(options, connections)
+        found = {
+            name: choose(name, planner.of(name).leader.view().metadata, options.decode, options.subjects)
+            for name in planner.names()
+        }
+    finally:
+        connections.close()
+    if not found:
+        raise BadOptionError(
+            f"option 'decode': no stream matches {', '.join(options.streams)} yet, so none has a schema"
+        )
+    first, *others = found
+    for other in others:
+        if not found[first].is_same_type(found[other]):
+            raise BadOptionError(f"option 'decode': streams {first!r} and {other!r} have different schemas")
+    return attrs.evolve(options, decoding=Decoding(found[first], options.permissive))
 
 
 def names_now(options: Options) -> list[str]:

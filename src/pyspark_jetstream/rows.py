@@ -4,7 +4,6 @@ Spark checks the first batch of a task: types, order and nullability must equal 
 microseconds, so nanoseconds are truncated.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +27,11 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 
+HEADER_LIST_TYPE = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
+# With the columns that answers in columns lack: their times have microseconds, their headers are grouped by name.
+OF_ROWS = ("time_ns", "header_list")
+SCHEMA_OF_ROWS = pa.schema([*ARROW_SCHEMA, ("time_ns", pa.int64()), ("header_list", HEADER_LIST_TYPE)])
+
 STREAM = "stream"  # the column that is not of messages: the same in each row of a range
 
 # Spark is equally fast with batches of 1,000 to 100,000 rows; one megabyte limits the worker's memory.
@@ -35,40 +39,25 @@ BATCH_BYTES = 1 << 20
 BATCH_ROWS_MAX = 10_000
 
 
-def to_batches(rows: "Rows | Columns") -> list[pa.RecordBatch]:
-    """Return the rows as record batches of about a megabyte."""
+def to_batches(rows: "Rows | Columns", *, more: bool = False) -> list[pa.RecordBatch]:
+    """Return the rows as record batches of about a megabyte; `more`: with the columns that only rows have."""
     if not isinstance(rows, Rows):
         return [rows.batch]  # of a message, so not larger
     if not rows:
         return []
-    whole = pa.RecordBatch.from_arrays(
-        [
-            pa.array(rows.stream_seqs, pa.int64()),
-            times_column(rows).cast(TIME_TYPE, safe=False),
-            text_column(rows.subjects),
-            headers_column(rows.headers),
-            pa.array(rows.payloads, pa.binary()),
-        ],
-        schema=ARROW_SCHEMA,
-    )
+    times = times_column(rows)
+    arrays = [
+        pa.array(rows.stream_seqs, pa.int64()),
+        times.cast(TIME_TYPE, safe=False),
+        text_column(rows.subjects),
+        headers_column(rows.headers),
+        pa.array(rows.payloads, pa.binary()),
+    ]
+    if more:
+        arrays += [times.cast(pa.int64()), header_list_column(rows.headers)]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_OF_ROWS if more else ARROW_SCHEMA)
     step = min(BATCH_ROWS_MAX, max(1, len(rows) * BATCH_BYTES // max(1, whole.nbytes)))
     return [whole.slice(position, step) for position in range(0, len(rows), step)]
-
-
-def project(batch: pa.RecordBatch, columns: Sequence[str], stream: str) -> pa.RecordBatch:
-    """Return a batch of all columns as one of these columns; `stream` is the same in each row. Copies no row."""
-    if tuple(batch.schema.names) == tuple(columns):
-        return batch
-    arrays = [
-        pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows) if name == STREAM else batch.column(name)
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-def schema_of_columns(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of these columns, as `project` makes them."""
-    return pa.schema([(STREAM, pa.string()) if name == STREAM else ARROW_SCHEMA.field(name) for name in columns])
 
 
 def times_column(rows: Rows) -> pa.Array:
@@ -90,6 +79,19 @@ def headers_column(blocks: list[bytes]) -> pa.Array:
     if not any(blocks):
         return pa.nulls(len(blocks), HEADERS_TYPE)
     return pa.array([header_items(block) if block else None for block in blocks], HEADERS_TYPE)
+
+
+def header_list_column(blocks: list[bytes]) -> pa.Array:
+    """Return names and values of each message as they came, null for a message without headers."""
+    return pa.array([header_pairs(block) if block else None for block in blocks], HEADER_LIST_TYPE)
+
+
+def header_pairs(block: bytes) -> list[dict[str, str]]:
+    """Return the header lines of one message, in order."""
+    return [
+        {"name": name.decode("utf-8", "replace"), "value": value.decode("utf-8", "replace")}
+        for name, value in header_lines(block)
+    ]
 
 
 def header_items(block: bytes) -> list[tuple[str, list[str]]]:

@@ -24,7 +24,7 @@ from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.options import OPTION_FIELDS, STREAMING_ONLY, Options, parse_options
 from pyspark_jetstream.plan import Range
-from pyspark_jetstream.planner import Planner
+from pyspark_jetstream.planner import Planner, with_decoding
 from pyspark_jetstream.pushdown import Narrowing, narrowing
 from pyspark_jetstream.schema import columns_of, schema_of
 
@@ -55,6 +55,13 @@ class DefaultSource(DataSource):
             self._reading = parse_options(self.options)
         return self._reading
 
+    @property
+    def _planned(self) -> Options:
+        """The options of a read, with what the stream says of its schema."""
+        if self._reading is None or self._reading.decoding is None:
+            self._reading = with_decoding(self._parsed)
+        return self._reading
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -67,7 +74,7 @@ class DefaultSource(DataSource):
                 "a table of Spark's catalog cannot be of this format: Spark gives a Python source no option of a table "
                 "that it reads; use CREATE TEMPORARY VIEW ... USING jetstream OPTIONS (...), or create_views"
             )
-        return schema_of(self._parsed.columns)
+        return schema_of(self._planned)
 
     def reader(self, schema: StructType) -> "BatchReader":
         """A reader of one range of each stream, for `spark.read`."""
@@ -77,7 +84,7 @@ class DefaultSource(DataSource):
             if getattr(self._parsed, field) != getattr(default, field):
                 raise BadOptionError(f"option {name!r} is for streaming reads; endingOffsets bounds a batch read")
         kind = PushdownReader if self._parsed.pushdown else BatchReader
-        return kind(attrs.evolve(self._parsed, columns=columns_of(schema)))
+        return kind(attrs.evolve(self._planned, columns=columns_of(schema, self._planned)))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802  (Spark's name)
         """A reader of the streams as they grow, for `spark.readStream`."""
@@ -87,7 +94,7 @@ class DefaultSource(DataSource):
             )
         if self._parsed.pushdown:
             raise BadOptionError("option 'pushdown' is for batch reads: Spark pushes no filters to streaming sources")
-        return StreamReader(attrs.evolve(self._parsed, columns=columns_of(schema)))
+        return StreamReader(attrs.evolve(self._planned, columns=columns_of(schema, self._planned)))
 
     def __repr__(self) -> str:
         try:

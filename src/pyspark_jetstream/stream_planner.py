@@ -16,11 +16,12 @@ offset says so (`ahead`).
 import logging
 import random
 import time
+from collections.abc import Mapping
 
 import attrs
 
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import DataLossError, StreamRecreatedError
+from pyspark_jetstream.errors import DataLossError, SchemaChangedError, StreamRecreatedError
 from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
 from pyspark_jetstream.offsets import Cut, Offset, resolve_range, resolve_start
 from pyspark_jetstream.options import Options
@@ -29,6 +30,7 @@ from pyspark_jetstream.positions import Position
 from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.triggers import least
+from pyspark_jetstream.typed.stream_schemas import AVRO, schemas_of
 
 LOG = logging.getLogger("pyspark_jetstream")
 
@@ -44,11 +46,13 @@ class StreamPlanner:
         self._initial: Offset | None = None
         self._turn = random.randrange(1 << 16)  # noqa: S311  (spreads load: queries begin at different replicas)
         self._warned = False
+        self._metadata: Mapping[str, str] | None = None  # that the query's schema was compared with
 
     def view(self) -> StreamView:
         """Return the stream's state from its leader, and keep its end for `latest`."""
         view = self.leader.view()
         self.latest = self.at(view, view.end_seq)
+        self._check_schema(view.metadata)
         if not view.allow_direct and not self._warned:
             self._warned = True
             LOG.warning(
@@ -58,6 +62,25 @@ class StreamPlanner:
                 self.options.stream,
             )
         return view
+
+    def _check_schema(self, metadata: Mapping[str, str]) -> None:
+        """Compare the schema that the query decodes by with the present one of the stream.
+
+        Raises SchemaChangedError for Avro, whose payloads do not say by which schema they were written.
+        """
+        decoding, stream = self.options.decoding, self.options.stream
+        if decoding is None or metadata == self._metadata:
+            return
+        self._metadata = metadata
+        present = [one for one in schemas_of(metadata) if one.number == decoding.schema.number]
+        if decoding.schema.is_same_type(present[0] if present else None):
+            return
+        if decoding.schema.kind == AVRO:
+            raise SchemaChangedError(
+                f"stream {stream!r} has another Avro schema than the one that the query was loaded with, which "
+                "cannot read later messages: load and start the query again"
+            )
+        LOG.warning("stream %s has another schema; the query decodes by the one that it was loaded with", stream)
 
     def initial(self) -> Offset:
         """Return where a new query starts; every call returns the same offset."""

@@ -9,7 +9,11 @@ from pyspark_jetstream.subjects import is_filter
 
 DEFAULT_PORT = 4222
 PREFIX = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
+TOKEN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 PATTERN = re.compile(r"[^\s.>/\\\x00]{1,255}")
+VALUE = "value"  # the column of decoded payloads
+# Only where `columns` or another option names them: nanoseconds since 1970, headers in their order, decoded payloads.
+MORE_COLUMNS = ("time_ns", "header_list", VALUE)
 ALL_COLUMNS = ("stream_seq", "time", "subject", "headers", "data", "stream")
 # As Spark reads sizes: a number with k, m or g, powers of 1024.
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -80,12 +84,37 @@ def parse_subjects(text: str) -> tuple[str, ...]:
 
 
 def parse_columns(text: str) -> tuple[str, ...]:
-    """Return the names of columns, in the order that the user gave."""
+    """Return the names of columns, in the order that the user gave; which ones there are depends on other options."""
     names = parse_list(text)
-    wrong = [name for name in names if name not in ALL_COLUMNS]
-    if wrong or not names:
+    if not names:
         raise ValueError(f"expected columns out of {', '.join(ALL_COLUMNS)}")
     return names
+
+
+def parse_tokens(text: str) -> tuple[str, ...]:
+    """Return the names of consecutive tokens of a subject, "" for one that has no name."""
+    names = tuple("" if part.strip() == "_" else part.strip() for part in text.split(","))
+    given = [name for name in names if name]
+    if not given or not all(TOKEN_NAME.fullmatch(name) for name in given) or len({*map(str.lower, given)}) < len(given):
+        raise ValueError("expected names of columns, separated by commas, each once; _ for a token without one")
+    if taken := [name for name in given if name.lower() in {*ALL_COLUMNS, *MORE_COLUMNS}]:
+        raise ValueError(f"{taken[0]!r} is another column")
+    return names
+
+
+def parse_decode(text: str) -> str:
+    """Return "true", the number of a schema, or "" for false."""
+    found = text.lower()
+    if found not in {"true", "false"} and not re.fullmatch(r"[1-9][0-9]?", found):
+        raise ValueError("expected true, false, or the number of one of the stream's schemas")
+    return "" if found == "false" else found
+
+
+def parse_mode(text: str) -> bool:
+    """Return whether a row that does not fit is null."""
+    if text.upper() not in {"PERMISSIVE", "FAILFAST"}:
+        raise ValueError("expected FAILFAST or PERMISSIVE")
+    return text.upper() == "PERMISSIVE"
 
 
 def parse_bool(text: str) -> bool:

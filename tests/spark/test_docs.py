@@ -82,7 +82,9 @@ def test_the_options_of_each_example_with_spark_are_accepted(code: str, tmp_path
 @pytest.fixture
 def orders(client: RawClient) -> Iterator[None]:
     """The stream that the examples without Spark read."""
-    create(client, "ORDERS", subjects=["orders.>"])
+    schema = {"properties": {"id": {"type": "integer"}, "price": {"type": "number"}}}
+    metadata = {"jetraft.schema": json.dumps(schema), "jetraft.schema_type": "json"}
+    create(client, "ORDERS", subjects=["orders.>"], metadata=metadata)
     for number in range(10):
         client.acknowledged(f"orders.{('eu', 'us', 'as')[number % 3]}.new", b"{}")
     yield
@@ -105,6 +107,8 @@ def test_the_examples_with_spark_run(spark: "SparkSession", server: Server, clie
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
     assert streamed(names["jobs"], tmp_path / "jobs") == 1
     assert streamed(names["orders"], tmp_path / "orders") == 7
+    assert names["typed"].schema.simpleString() == "struct<region:string,state:string,id:bigint,price:double>"
+    assert streamed(names["typed"], tmp_path / "typed") == 10
     names["query"].processAllAvailable()
     names["query"].stop()
     found = client.api("STREAM.INFO.SEEN", {"subjects_filter": "seen.>"})["state"]["subjects"]
