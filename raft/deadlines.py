@@ -27,7 +27,7 @@ class Deadlines:
 
     def schedule(self, group: Group) -> None:
         """Enter the group's deadline unless an earlier entry will look at it anyway."""
-        deadline_ns = group.deadline_ns
+        deadline_ns = None if group.turns.failed is not None else group.core.deadline_ns
         if deadline_ns is None:
             return
         if group.scheduled_ns is None or deadline_ns < group.scheduled_ns:

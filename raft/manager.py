@@ -10,7 +10,8 @@ a moment ahead in learning of a creation or a removal (rule 30). Only who follow
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,10 +101,12 @@ class Manager:
         on_dirty: Callable[[], None] = lambda: None,
         on_committed: Callable[[], None] = lambda: None,
         may_block: bool = False,
+        gathering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`on_dirty` schedules a turn; `on_committed` lets acknowledgements leave before the rest of the turn.
 
-        With `may_block`, `write` is called after what a turn sends has left.
+        With `may_block`, `write` is called after what a turn sends has left. In `gathering` many logs are handed to the
+        writer.
         """
         self._setting = setting
         self._links = links
@@ -120,6 +123,7 @@ class Manager:
         self._last_writer: Group | None = None  # what `write` is for
         self._written: dict[GroupId, Group] = {}  # since `note_floors` was called
         self._may_block = may_block
+        self._gathering = gathering
         self._on_dirty = on_dirty
         self._on_committed = on_committed
         self._take_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
@@ -250,7 +254,14 @@ class Manager:
         ):
             self._last_writer = unwritten[0]
             return
-        for group in unwritten:
+        if len(unwritten) > 1:
+            with self._gathering():
+                self._submit(unwritten)
+        else:
+            self._submit(unwritten)
+
+    def _submit(self, groups: Sequence[Group]) -> None:
+        for group in groups:
             self._written[group.group_id] = group
             group.handover.write(may_block=False)
 

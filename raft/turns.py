@@ -1,6 +1,6 @@
 """What a group does in a turn of the node: receive, step the engine, perform what it wants done, learn and advance.
 
-Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready` is performed in one place (`_perform`).
+Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready` is performed in one place (`_put`).
 `learn` and `advance` end the turn: learn what became durable, say what is committed; apply it, tell the proposers, seal
 what is queued, let the engine send. Nothing here awaits, and nothing here decides what Raft decides.
 
@@ -17,7 +17,7 @@ from jetraft.raft.checkpointing import Checkpointer
 from jetraft.raft.engine.acceptor import LogDivergedError
 from jetraft.raft.engine.messages import Message, Role
 from jetraft.raft.engine.port import Engine
-from jetraft.raft.engine.ready import NOTHING
+from jetraft.raft.engine.ready import NOTHING, Ready
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.outbox import RaftOutbox
@@ -102,14 +102,12 @@ class Turns:
 
     def perform(self, now_ns: int) -> None:
         """The engine was asked for something: do what it wants done because of that, and let a flush end the turn."""
-        self._perform(now_ns)
+        if (ready := self._core.take_ready()) is not NOTHING:
+            self._put(ready, now_ns)
         self._mark_dirty()
 
-    def _perform(self, now_ns: int) -> None:
-        """Do what the engine wants done since the last time."""
-        ready = self._core.take_ready()
-        if ready is NOTHING:
-            return
+    def _put(self, ready: Ready, now_ns: int) -> None:
+        """Do what the engine wants done."""
         self.outbox.put(ready)
         if ready.standing is not None and self.failed is None:  # who has failed has said so already
             self.tenure.observe(ready.standing, now_ns)
@@ -128,7 +126,7 @@ class Turns:
             self.failed = GroupStoppedError(f"group {self._group_id} was stopped")
             self.progress.notify()
             self._freshness.void()
-            self._perform(now_ns)
+            self._put(self._core.take_ready(), now_ns)
         self.outbox.take_offer()  # nothing may be fetched for a log that is about to be closed
 
     def fail(self, error: Exception, now_ns: int) -> None:
@@ -144,7 +142,7 @@ class Turns:
         self._freshness.void()
         self.tenure.forget_leader(self._core.term)
         self.progress.notify()
-        self._perform(now_ns)
+        self._put(self._core.take_ready(), now_ns)
         self._mark_dirty()  # the peers hear of it at the end of the turn, also when the error was found outside of one
 
     @property
@@ -180,7 +178,8 @@ class Turns:
                 # Before the engine counts: what waited for the disk leaves ahead of what is sent because of it.
                 self.outbox.release(reached.durable_token)
                 self._core.persisted(now_ns)
-                self._perform(now_ns)
+                if (ready := self._core.take_ready()) is not NOTHING:
+                    self._put(ready, now_ns)
                 if self._checkpointer.trim_token is not None:
                     self._checkpointer.trim_if_durable(now_ns)
             last_index = self._core.applicable_index
@@ -198,14 +197,11 @@ class Turns:
         """Apply what is committed, append what is queued, let the engine send."""
         if (self.failed is not None or self._reached.failed is not None) and not self.takes_part(now_ns):
             return
-        if self._damage is not None:
-            self.fail(self._damage, now_ns)
-            return
         tenure, proposals, freshness = self.tenure, self.proposals, self._freshness
         try:
-            if self._committed:
+            if self._committed and self._damage is None:
                 self._apply(self._committed, now_ns)
-            if self._damage is not None:  # met by what was applied
+            if self._damage is not None:  # met before, or by what was applied
                 self.fail(self._damage, now_ns)
                 return
             if tenure.term_led and not tenure.is_leader and self.applied_index >= self._core.term_start_index:
@@ -217,7 +213,8 @@ class Turns:
             ):
                 self._answer_reads(now_ns)
             self._core.flush(now_ns)
-            self._perform(now_ns)
+            if (ready := self._core.take_ready()) is not NOTHING:
+                self._put(ready, now_ns)
         except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
             self.fail(error, now_ns)
         if self.failed is None and not (tenure.is_leader and freshness.until_ns == ENDLESS_NS):  # it is known to lead

@@ -53,7 +53,7 @@ GROUP_NAME_BYTES_MAX = 64
 TERM_MAX = 1 << 62
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)
 class Addressed:
     """One message and the group that it is for."""
 

@@ -192,6 +192,7 @@ class JetStreamNode:
             on_dirty=reactor.kick_for_groups,
             on_committed=reactor.send_early,
             may_block=True,
+            gathering=self.writer.gathering,
         )
         reactor.connect_groups(ManagerTurns(self.manager, timers, clock))
         outboxes = self._outboxes = PlaneOutboxes(reactor.plane, reactor)

@@ -17,7 +17,7 @@ class LogDivergedError(Exception):
     """A leader's entry differs from a committed one. Raft forbids it: a damaged log or a bug. The group halts."""
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)
 class Verified:
     """This member's log equals the leader's up to `index`.
 

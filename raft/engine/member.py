@@ -204,7 +204,7 @@ class Member:
     def propose(self, proposals: Sequence[Proposal]) -> int:
         """Append one entry per proposal; returns the index of the first."""
         assert self.leadership is not None, "only a leader proposes"
-        return self.leadership.propose(proposals)
+        return self.decider.propose(self, proposals)
 
     def flush(self, now_ns: int) -> None:
         """End of a turn: send the appends and commit notices that became due."""

@@ -61,7 +61,7 @@ class TermNotice:
     term: int
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)
 class Append:
     """The leader's entries after (`prev_index`, `prev_term`); without entries it asks whether that point matches."""
 
@@ -72,7 +72,7 @@ class Append:
     entries: Sequence[Entry]
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)
 class AppendAccepted:
     """My log equals the leader's up to `verified_index`, durably. Never just my last index (rule 10)."""
 
@@ -100,7 +100,7 @@ class LeaderSeen:
     term: int
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, unsafe_hash=True)
 class CommitNotice:
     """The commit index moved and no append carries the news."""
 

@@ -108,7 +108,8 @@ class Block:
 
     def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
         """Add the next entry at the end and return its offset; `overhead_bytes` is what its seal adds to the frame."""
-        assert entry.index == self.last_index + 1
+        assert self.indexes is None
+        assert entry.index == self.first_index + len(self.offsets)
         offset = self.used
         self.offsets.append(offset)
         self.used = offset + len(entry.frame) + overhead_bytes
@@ -172,6 +173,16 @@ class BlockList:
         if place < 0 or not self._blocks[place].contains(index):
             return None
         return self._blocks[place]
+
+    def locate(self, index: int) -> tuple[int, int] | None:
+        """(number of its block, offset) of the frame of `index`; None when no block has it."""
+        if self._blocks:
+            newest = self._blocks[-1]
+            number = index - newest.first_index
+            if newest.indexes is None and 0 <= number < len(newest.offsets):  # nearly always
+                return newest.number, newest.offsets[number]
+        block = self.find(index)
+        return None if block is None else (block.number, block.offset_of(index))
 
     def open_block(self, first_index: int, *, size: int, used: int) -> Block:
         """Start a new newest block; `first_index` is the next index of the log."""

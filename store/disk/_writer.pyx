@@ -424,6 +424,7 @@ cdef class WriterThreads:
     cdef int _most
     cdef int _count
     cdef dict _in_flight    # address of its Work -> Batch
+    cdef list _gathered     # batches for `submit_gathered`; None: each is queued when it is submitted
     cdef readonly int event_fd
 
     def __cinit__(self, int most):
@@ -484,8 +485,24 @@ cdef class WriterThreads:
         batch._submitted = True
         batch.work.batch = <void *> batch
         self._in_flight[<uint64_t> &batch.work] = batch
+        if self._gathered is not None and not ahead:
+            self._gathered.append(batch)
+            return
         pthread_mutex_lock(&self._shared.mutex)
         self._hand_over(&batch.work, ahead)
+        pthread_mutex_unlock(&self._shared.mutex)
+
+    def gather(self):
+        """Keep what is submitted from now on until `submit_gathered`."""
+        self._gathered = []
+
+    def submit_gathered(self):
+        """Queue it all at once: with many batches the mutex is taken by one thread or another all the time."""
+        cdef Batch batch
+        gathered, self._gathered = self._gathered, None
+        pthread_mutex_lock(&self._shared.mutex)
+        for batch in gathered:
+            self._hand_over(&batch.work)
         pthread_mutex_unlock(&self._shared.mutex)
 
     def follow(self, Batch batch, Batch before):

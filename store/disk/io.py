@@ -13,8 +13,8 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -200,7 +200,7 @@ class Writer:
 
     def __init__(self, threads: int = WRITER_THREADS) -> None:
         self._threads = WriterThreads(threads)
-        self._callbacks: dict[FileBatch, Done] = {}
+        self._callbacks: dict[FileBatch, tuple[Done, DiskLatency | None, int]] = {}  # the last: when it was submitted
         self._batches_done = 0
         self._batches_failed = 0
         self._stopping = False
@@ -209,31 +209,53 @@ class Writer:
         """A descriptor that is readable while completed batches wait for `drain`."""
         return self._threads.event_fd
 
-    def submit(self, batch: FileBatch, done: Done, *, ahead: bool = False) -> None:
+    def submit(
+        self,
+        batch: FileBatch,
+        done: Done,
+        *,
+        ahead: bool = False,
+        latency: DiskLatency | None = None,
+        begun_ns: int = 0,
+    ) -> None:
         """Queue a batch, `ahead` of the waiting ones if requested.
 
-        `drain` calls `done(error)` exactly once; after `stop` it is never called.
+        `drain` calls `done(error)` exactly once; after `stop` it is never called. The time from `begun_ns` until then
+        counts in `latency`.
         """
         if self._stopping:
             return
-        self._callbacks[batch] = done
+        self._callbacks[batch] = done, latency, begun_ns
         self._threads.submit(batch, ahead)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Queue what is submitted inside, but for what goes ahead, all at once at the end."""
+        self._threads.gather()
+        try:
+            yield
+        finally:
+            self._threads.submit_gathered()
 
     def follow(self, batch: FileBatch, done: Done, before: FileBatch) -> None:
         """Queue a batch after one that is not drained yet: see Disk."""
         if self._stopping:
             return
-        self._callbacks[batch] = done
+        self._callbacks[batch] = done, None, 0
         self._threads.follow(batch, before)
 
     def drain(self) -> None:
         """Call the callbacks of all completed batches. Callbacks may submit."""
+        now_ns = time.monotonic_ns()
         for batch in self._threads.drain():
             error = batch.error
             batch.report_reserved()
             self._batches_done += 1
             self._batches_failed += error is not None
-            self._callbacks.pop(batch)(error)
+            done, latency, begun_ns = self._callbacks.pop(batch)
+            if latency is not None:
+                latency.note(now_ns - begun_ns)
+            done(error)
 
     def stop(self) -> None:
         """Perform the queued batches, call their callbacks, end the threads. Blocks until then.
@@ -385,11 +407,7 @@ class LocalDisk:
             done(error)
             return
 
-        def finished(error: OSError | None) -> None:
-            self.latency.note(time.monotonic_ns() - begun_ns)
-            done(error)
-
-        self._writer.submit(batch, finished, ahead=ahead)
+        self._writer.submit(batch, done, ahead=ahead, latency=self.latency, begun_ns=begun_ns)
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         """See Disk."""

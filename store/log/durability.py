@@ -26,7 +26,6 @@ from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
 from jetraft.store.log.write_queue import (
-    Segment,
     WriteQueue,
     begin_in_ledger,
     fill,
@@ -360,9 +359,9 @@ class Durability:
 
     def _complete(self, done: _InFlight) -> None:
         """Account for a batch that is on disk."""
-        assert done.token > self._state.durable_token
-        self._state.durable_token = done.token
-        self._state.durable_index = done.last_index
+        state = self._state
+        assert done.token > state.durable_token
+        state.durable_token, state.durable_index = done.token, done.last_index
         self.batches += 1
         if done.write_queue.begun:
             self._floor_index = done.last_index
@@ -370,7 +369,10 @@ class Durability:
             if segment.create:
                 self._floor_index = min(self._floor_index, segment.first_index - 1)  # as the ledger has it now
             segment.file.written = segment.end
-            _release(segment, self._reader)
+            offset = segment.offset
+            for frame in segment.frames:  # in their file: they are not held for readers any more
+                self._reader.release(segment.block, offset)
+                offset += len(frame)
 
     def _clean_up(self, queue: WriteQueue) -> None:
         """Remove what a durable change has made superfluous."""
@@ -418,14 +420,6 @@ class Durability:
     def _close_files(self, fds: Sequence[int]) -> None:
         for fd in fds:
             self._disk.close_file(fd)
-
-
-def _release(segment: Segment, reader: FrameReader) -> None:
-    """The frames of a segment are in their file: they are not held for readers any more."""
-    offset = segment.offset
-    for frame in segment.frames:
-        reader.release(segment.block, offset)
-        offset += len(frame)
 
 
 def _account_for_files(queue: WriteQueue, reader: FrameReader, checkpoints: RetainedCheckpoints) -> None:

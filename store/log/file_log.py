@@ -78,6 +78,7 @@ class FileLog:
         "hard_state_lost",
         "progress",
         "recovery_report",
+        "sums_records",
         "upkeep",
     )
 
@@ -116,6 +117,7 @@ class FileLog:
             damage=self._damage,
             dropped=start.dropped,
         )
+        self.sums_records = place.cipher is None  # an encrypted frame can only be decrypted as a whole
         self.damaged_blocks = start.damaged_blocks
         self.hard_state_lost = start.hard_state_lost
         self.recovery_report = start.report
@@ -360,11 +362,6 @@ class FileLog:
     def lost(self) -> index_ranges.Ranges:
         """See GroupLog."""
         return self._damage.lost
-
-    @property
-    def sums_records(self) -> bool:
-        """See GroupLog. False with encryption: an encrypted frame can only be decrypted as a whole."""
-        return self.place.cipher is None
 
     @property
     def repair(self) -> LogRepair:

@@ -175,8 +175,8 @@ class MemLog:
 
     def locate(self, index: int) -> FrameRef | None:
         """See GroupLog."""
-        block = self._blocks.find(index)
-        return None if block is None else FrameRef(block.number, block.offset_of(index))
+        found = self._blocks.locate(index)
+        return None if found is None else FrameRef(*found)
 
     def frame_at(self, block: int, offset: int) -> bytes:
         """See GroupLog."""

@@ -147,9 +147,11 @@ class LogTail:
         """The segment of the write queue to which the next frame of `block` is added."""
         segments = self._state.write_queue.segments
         if not segments or segments[-1].block is not block:
-            file = self._reader.files[block.number]
+            file, used = self._reader.files[block.number], block.used
             first_index = block.last_index + 1
-            segments.append(Segment(block=block, file=file, create=create, offset=block.used, first_index=first_index))
+            segments.append(
+                Segment(block=block, file=file, create=create, offset=used, first_index=first_index, end=used)
+            )
         return segments[-1]
 
     def _drop_unwritten(self, index: int) -> None:

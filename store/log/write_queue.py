@@ -91,9 +91,9 @@ class Segment:
     create: bool
     offset: int
     first_index: int
+    end: int  # after the last frame
     reserved_bytes: int = 0  # the length of a file that is created
     frames: list[bytes] = attrs.field(factory=list)
-    end: int = attrs.field(default=attrs.Factory(lambda self: self.offset, takes_self=True))  # after the last frame
 
     def add(self, frame: bytes) -> None:
         """Append a frame as its file is to have it."""

@@ -1,3 +1,8 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSpec
@@ -105,14 +110,14 @@ class DiskLog(MemLog):
             self.complete()
 
 
-def managed(lab: Lab, *names: str) -> list[ListMachine]:
+def managed(lab: Lab, *names: str, log: type[DiskLog] = DiskLog) -> list[ListMachine]:
     """Groups of one on the first node, over logs that say what is durable later."""
     manager = lab.managers[NODES[0]]
     machines = []
     for name in names:
         machines.append(ListMachine())
         spec = GroupSpec(group_id=GroupId(name), incarnation=7, members=NODES[:1], preferred_leader=NODES[0])
-        manager.create(spec, DiskLog(durable_on_submit=False), machines[-1])
+        manager.create(spec, log(durable_on_submit=False), machines[-1])
     manager.flush()
     return machines
 
@@ -155,6 +160,27 @@ def test_batches_of_two_groups_go_to_the_writer_threads_at_once() -> None:
     lab = Lab(nodes=NODES, turns={"may_block": True})
     managed(lab, "S-R1F-test0000", "S-R1F-test0001")
     assert not lab.managers[NODES[0]].write()
+
+
+@pytest.mark.parametrize(("names", "is_gathered"), [(["S-R1F-test0000"], False), (["S-R1F-a", "S-R1F-b"], True)])
+def test_what_several_groups_write_in_a_turn_is_handed_over_at_once(names: list[str], *, is_gathered: bool) -> None:
+    submitted: list[bool] = []
+    inside = [False]
+
+    @contextmanager
+    def gathering() -> Iterator[None]:
+        inside[0] = True
+        yield
+        inside[0] = False
+
+    class Seen(DiskLog):
+        def submit(self, *, may_block: bool = False) -> None:
+            submitted.append(inside[0])
+            super().submit(may_block=may_block)
+
+    lab = Lab(nodes=NODES, turns={"gathering": gathering})
+    managed(lab, *names, log=Seen)
+    assert submitted == [is_gathered] * len(names)
 
 
 def test_who_asks_for_the_commit_hears_of_it_before_any_group_of_the_turn_applies() -> None:

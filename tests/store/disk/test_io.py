@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk._writer import Batch as FileBatch
 from jetraft.store.disk.io import LocalDisk, Writer, run_blocking
 from jetraft.store.frames import _frame
 from jetraft.store.frames.format import Identity, Kind
@@ -260,6 +261,41 @@ def test_a_follower_is_done_after_its_predecessor_by_whichever_thread(
         assert disk.read(fd, 1, 0) == b"2"
     assert not any(done)
     disk.close_file(fd)
+
+
+def test_gathered_batches_are_queued_at_the_end_but_for_one_that_goes_ahead(
+    tmp_path: Path, writer: Writer, disk: LocalDisk
+) -> None:
+    done: list[str] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(20)]
+
+    def batch_of(fd: int, data: bytes) -> FileBatch:
+        batch = disk.batch()
+        batch.write(fd, [data], 0)
+        batch.sync(fd)
+        return batch
+
+    def wait(count: int) -> None:
+        while len(done) < count:
+            assert select.select([writer], [], [], PATIENCE_S)[0]
+            writer.drain()
+
+    with writer.gathering():
+        for fd in fds:
+            disk.submit(batch_of(fd, b"kept"), lambda error: done.append(f"kept {error}"))
+        first = batch_of(fds[0], b"first")
+        disk.submit(first, lambda error: done.append(f"first {error}"))
+        disk.follow(batch_of(fds[0], b"second"), lambda error: done.append(f"second {error}"), first)
+        disk.submit(batch_of(fds[1], b"ahead"), lambda error: done.append(f"ahead {error}"), ahead=True)
+        wait(1)
+        assert done == ["ahead None"]
+        assert all(not disk.read(fd, 4, 0) for fd in fds[2:])
+    wait(len(fds) + 3)
+    assert done.count("kept None") == len(fds)
+    assert done.index("first None") < done.index("second None")
+    assert disk.read(fds[0], 6, 0) == b"second"
+    for fd in fds:
+        disk.close_file(fd)
 
 
 def test_a_follower_of_a_failure_does_nothing_and_fails_alike(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
