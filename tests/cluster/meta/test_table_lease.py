@@ -7,7 +7,7 @@ import trio.testing
 from jetraft.cluster.calls.messages.inquiries import MetaState
 from jetraft.cluster.meta.exclusion import Exclusion
 from jetraft.cluster.meta.lease_grants import MARGIN_NS, LeaseGrants
-from jetraft.cluster.meta.table_lease import ASK_S, LEASE_NS, RENEW_NS, TableLease
+from jetraft.cluster.meta.table_lease import ANSWER_S, ASK_S, LEASE_NS, RENEW_NS, TableLease
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.doubles.meta_group import AppliedMetaGroup
@@ -114,6 +114,26 @@ async def test_it_runs_from_the_question_not_from_the_answer(autojump_clock: tri
     assert trio.current_time() - asked >= 2 * town.way_s
     await trio.sleep(asked + LEASE_S - trio.current_time() + 0.001)
     assert not town.lease.is_held
+
+
+@pytest.mark.parametrize(
+    ("round_trip_s", "is_held"), [(ASK_S + 0.1, True), (ANSWER_S - 0.1, True), (ANSWER_S + 0.1, False)]
+)
+async def test_a_far_leader_keeps_it_as_long_as_its_answer_comes_in_time(
+    autojump_clock: trio.testing.MockClock,
+    round_trip_s: float,
+    is_held: bool,  # noqa: FBT001  (a row of the table)
+) -> None:
+    """What a page waits for (ASK_S) is no bound of the question: streams of one replica stood still beyond it."""
+    del autojump_clock
+    town = Town()
+    town.way_s = round_trip_s / 2
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(town.lease.run)
+        await trio.sleep(60)
+        assert town.lease.is_held is is_held
+        assert town.told == (["held"] if is_held else []), "not for a moment"
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("rate", [1 / CLOCKS_DIFFER_BY, 1.0, CLOCKS_DIFFER_BY])
