@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,11 +46,14 @@ run: setup       ## start one server on 127.0.0.1:4222, store in .data/
 demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed leader (RAFT=pysyncobj for the other engine)
 	@RAFT=$(RAFT) $(BIN)/python -m demo.main
 
-test: setup      ## the whole test suite in its short form, three files at a time (WORKERS=n): a part of the tests waits
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not mutation and not browser" --durations=15 --durations-min=5
+test: setup      ## the tests, but for mutations and campaigns, three files at a time (WORKERS=n): a part of the tests waits
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not mutation and not campaign and not browser" --durations=15 --durations-min=5
 
 mutations: setup ## every rule of docs/raft.md, docs/storage.md and docs/reliability.md switched off once: a test must notice (WORKERS=n)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load -q -m mutation
+
+campaigns: setup ## lives on damaged disks, crash states, seeds of the simulator, kills, installations of wheels and images: what needs the processor for minutes (WORKERS=n)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "campaign and not mutation" --durations=15 --durations-min=5
 
 test-again: setup ## the tests that failed in the last `make test`, alone; those of more than five files fail at once (decision 80)
 	$(BIN)/python -m tests.harness.again

@@ -9,6 +9,7 @@ from tests.artefacts.building import DOCKERFILE, OF_THE_SERVER, Artefacts, const
 from tests.artefacts.dockerfile import OF_THE_BASE, Stage, StepFailedError, stages_of
 
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.timeout(900),  # a compiler beside other tests on two cores
     pytest.mark.slow("the first test of a run that needs the artefacts makes them"),
 ]

@@ -19,6 +19,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Server
 
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.timeout(900),  # a compiler beside other tests on two cores
     pytest.mark.slow("the first test of a run that needs the artefacts makes them"),
 ]

@@ -16,6 +16,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Server
 
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.timeout(900),  # a compiler beside other tests on two cores
     pytest.mark.slow("packs and installs 800 MB of Spark and its libraries"),
     pytest.mark.spark,

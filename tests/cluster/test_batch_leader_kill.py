@@ -4,10 +4,14 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.test_leader_kill import STREAM, api, held_alone, leader, wait_current
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
+
+pytestmark = pytest.mark.campaign
 
 MEMBERS = 20
 CHUNK = 25  # batches that are on their way at the same time

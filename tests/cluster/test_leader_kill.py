@@ -15,6 +15,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
 pytestmark = [
+    pytest.mark.campaign,
     # nats-py leaves the transport of a failed reconnect to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

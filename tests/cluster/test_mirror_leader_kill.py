@@ -16,6 +16,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
+pytestmark = pytest.mark.campaign
+
 ROWS = 240
 QUEUED = 120
 BATCH = 500

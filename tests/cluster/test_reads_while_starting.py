@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.harness.server import Server
 
+pytestmark = pytest.mark.campaign
+
 BUCKET = "B"
 STREAM = f"KV_{BUCKET}"
 KEYS = 60

@@ -137,7 +137,7 @@ async def test_a_log_that_ended_with_a_failed_write_is_not_read_from_the_cache_a
         await trio.lowlevel.checkpoint()
         assert stopped == ["stopped"]
         if has_failed:
-            played.log.failed = OSError(errno.EIO, "fdatasync")
+            played.log.progress.failed = OSError(errno.EIO, "fdatasync")
         raise StoreError("no other log")
 
     group: Any = SimpleNamespace(log=played.log, group_id=KEY[0], incarnation=KEY[1])

@@ -11,6 +11,8 @@ from tests.corruption.places import places
 from tests.corruption.three import ThreeServers
 from tests.corruption.verdicts import Outcome, Verdict
 
+pytestmark = pytest.mark.campaign
+
 LOG_SEEDS = 8
 
 

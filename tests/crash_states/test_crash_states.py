@@ -9,6 +9,8 @@ from tests.crash_states.exploration import explore
 from tests.crash_states.series import MET, SEEDS, played
 from tests.harness.forms import examples
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("seed", SEEDS[: examples(4, long=10)])

@@ -8,6 +8,8 @@ from tests.crash_states.__main__ import main
 from tests.crash_states.damaged_lives import DAMAGES, MUTATIONS, LifeMutation, is_noticed, lived
 from tests.harness.forms import IS_LONG, examples
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("seed", range(examples(4, long=100)))

@@ -26,6 +26,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Message, RawClient
 from tests.harness.server import Server
 
+pytestmark = pytest.mark.campaign
+
 MIB = 1 << 20
 LIMIT_BYTES = 256 * MIB
 MESSAGE_BYTES = 256 * 1024

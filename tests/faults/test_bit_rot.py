@@ -15,6 +15,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
+pytestmark = pytest.mark.campaign
+
 STREAM = "ROT"
 MESSAGES = 200
 PAYLOAD_BYTES = 200

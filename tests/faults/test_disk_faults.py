@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.disk.mounts import missing
 
+pytestmark = pytest.mark.campaign
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

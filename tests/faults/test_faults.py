@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults import netns
 
+pytestmark = pytest.mark.campaign
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -8,6 +8,8 @@ from tests.faults.floods import BATCH_GETS, batch_get, create_streams, fill, mea
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 
+pytestmark = pytest.mark.campaign
+
 STREAMS = 10
 GROWN_BYTES_MAX = 64 << 20  # what waits is some 10 MB; the rest is for answers on their way, and for the allocator
 

@@ -20,6 +20,8 @@ from tests.harness.raw import REPLY_TIMEOUT_S, RawClient
 from tests.harness.server import Server
 from tests.harness.small_disk import small_disks
 
+pytestmark = pytest.mark.campaign
+
 DISK_MIB = 300
 PAYLOAD = b"x" * (16 << 10)
 BACK_S = 5.0  # from the answer to a purge until publishes are taken: 0.6 to 0.9 s on a machine that does nothing else

@@ -20,6 +20,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
+pytestmark = pytest.mark.campaign
+
 STREAM = "T"
 MESSAGES = 8
 PAGE_BYTES = 4096

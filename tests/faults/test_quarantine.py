@@ -3,9 +3,13 @@
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+
+pytestmark = pytest.mark.campaign
 
 SECRET = b"the payload that nobody is to find again"
 LEDGERS = ("ledger.0", "ledger.1")

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+
+pytestmark = pytest.mark.campaign
 
 MEMORY_STREAMS = tuple(f"M{number}" for number in range(5))
 FILE_STREAMS = tuple(f"F{number}" for number in range(15))

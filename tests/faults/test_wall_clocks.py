@@ -35,7 +35,7 @@ os.environ["LD_PRELOAD"] = {library!r}
 os.execv(sys.executable, [sys.executable, "-m", "jetraft", *sys.argv[1:]])
 """
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+pytestmark = [pytest.mark.campaign, pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")]
 
 
 @pytest.fixture

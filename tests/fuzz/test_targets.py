@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from tests.fuzz.targets import TARGETS
 from tests.harness.forms import examples
 
+pytestmark = pytest.mark.campaign
+
 INSERTED = (b"", b"\0", b"\r\n", b" ", b"\xff" * 4, b"\x80", b"{", b"[" * 100, b"9" * 30, b'"', b".>", b"$")
 
 

@@ -15,6 +15,8 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Server, environment
 from tests.older_stores.make import FOLDER, KEYS, NODE, observed
 
+pytestmark = pytest.mark.campaign
+
 STORES = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
 
 

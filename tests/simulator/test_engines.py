@@ -10,6 +10,8 @@ from tests.simulator.engines import ENGINES, one_of_each
 from tests.simulator.run import MODES, Simulation
 from tests.simulator.series import modes_of, play_some
 
+pytestmark = pytest.mark.campaign
+
 SEEDS_PER_MODE = examples(4, long=100)
 SEEDS_OF_BOTH = examples(4, long=25)
 

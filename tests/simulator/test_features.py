@@ -9,6 +9,8 @@ from tests.simulator.run import MODES
 from tests.simulator.series import MET, play_some
 from tests.simulator.test_node_mutations import PAGE
 
+pytestmark = pytest.mark.campaign
+
 FEATURES = ["batches", "counters", "schedules", "resets", "letters", "delays", "chain", *KINDS]
 SEEDS = examples(6, long=200)
 ONE_OF_EACH_MODE = list({mutation.mode: mutation for mutation in MUTATIONS}.values())

@@ -7,6 +7,8 @@ from tests.simulator.nodes.run import MODES as NODE_MODES
 from tests.simulator.run import MODES
 from tests.simulator.series import MET, play_some, seeds_of
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["five", "member", "forget", "forget-five"])

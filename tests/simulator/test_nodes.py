@@ -12,6 +12,8 @@ from tests.simulator.nodes.known import known_reason
 from tests.simulator.nodes.run import MODES, NodeSimulation, Plan
 from tests.simulator.series import MET
 
+pytestmark = pytest.mark.campaign
+
 SHORT_SEEDS = examples(4, long=40)
 MOVING_SEEDS = examples(2, long=20)
 MODE_SEEDS = examples(2, long=20)

@@ -8,6 +8,8 @@ import pytest
 from tests.simulator.run import MODES, Simulation
 from tests.simulator.series import MET, play_some, seeds_of
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot", "erase"])

@@ -20,7 +20,7 @@ from tests.harness.server import ROOT, Server
 from tests.spark.conftest import QUICK_START
 from tests.spark.streams import create, delete, publish
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.campaign, pytest.mark.spark]
 
 JOB = ROOT / "tests" / "spark" / "install_job.py"
 JOB_TIMEOUT_S = 240

@@ -25,6 +25,8 @@ from tests.spark.streams import create, publish
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.campaign
+
 
 QUERY_TIMEOUT_S = 300
 

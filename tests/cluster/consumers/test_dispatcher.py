@@ -229,7 +229,7 @@ class HeldLog(MemLog):
 
     def release(self, submitted: tuple[int, int]) -> None:
         """Make durable what was submitted up to then."""
-        self.durable_token, self.durable_index = submitted
+        self.progress.durable_token, self.progress.durable_index = submitted
         assert self.on_durable is not None
         self.on_durable()
 

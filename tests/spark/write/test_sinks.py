@@ -22,7 +22,7 @@ from tests.spark.write.writing import create_target, stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.campaign, pytest.mark.spark]
 
 QUERY_TIMEOUT_S = 300
 

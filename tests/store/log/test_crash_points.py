@@ -27,6 +27,8 @@ from tests.doubles.lossy_tree import LossyDirectory
 from tests.store.crash_points import RecordingDisk, disk_of, outcomes
 from tests.store.ledgers import ledger_of
 
+pytestmark = pytest.mark.campaign
+
 GROUP = Path("/store/groups/S-R3F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
 PIECES = PieceSizes(after_batches=1, piece_bytes=256, piece_batches_min=1, step_bytes=64, aligned_bytes=32)
