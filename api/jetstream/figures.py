@@ -6,12 +6,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from jetraft.api.monitor.figures import ConsumerFigures, JetStreamMetrics, ReplicaFigures, StreamFigures
+from jetraft.api.monitor.steps import ROWS_PER_STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jetraft.api.jetstream.jsz import Jsz
     from jetraft.api.monitor.questions import MetricsQuestion
+    from jetraft.api.monitor.steps import Steps
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.blocks.cache import CacheStatistics
     from jetraft.store.disk.io import WriterStatistics
@@ -27,24 +27,37 @@ def collect(
     writer: WriterStatistics,
     cache: CacheStatistics,
     disk: LatencyStatistics,
-) -> JetStreamMetrics:
+) -> Steps[JetStreamMetrics]:
     """What the page shows. Streams come by account and name, so that each look at a node shows the same ones."""
     replicas = [replica for _, replica in jsz.node.directory.replicas()]
+    totals = _totals(jsz, replicas, writer, cache)
+    yield 0
     wanted = [one for one in replicas if question.acc in ("", one.assignment.account)]
     wanted.sort(key=lambda replica: (replica.assignment.account, replica.config.name))
-    left, shown = question.consumers_max, []
+    left, shown, gone, led = question.consumers_max, list[StreamFigures](), 0, 0
     for replica in wanted[: question.streams_max]:
-        consumers = tuple(islice(_consumers(replica), left))
+        consumers: list[ConsumerFigures] = []
+        for name in islice(replica.consumer_names(), left) if replica.is_leader else ():
+            if (found := _consumer(jsz, replica, name)) is not None:
+                consumers.append(found)
+            yield 0
         left -= len(consumers)
-        shown.append(_stream(jsz, replica, consumers))
-    led = sum(len(replica.consumer_names()) for replica in wanted if replica.is_leader)
+        if _is_here(jsz, replica):
+            shown.append(_stream(jsz, replica, tuple(consumers)))
+        else:
+            gone += 1
+        yield 0
+    for number, replica in enumerate(wanted, 1):
+        led += replica.consumer_count if replica.is_leader else 0
+        if number % ROWS_PER_STEP == 0:
+            yield 0
     return JetStreamMetrics(
-        totals=_totals(jsz, replicas, writer, cache),
+        totals=totals,
         disk=disk,
         meta=None if jsz.node.meta_group is None else jsz.node.meta_group.statistics(),
         streams=tuple(shown),
-        streams_omitted=len(wanted) - len(shown),
-        consumers_omitted=led - sum(len(stream.consumers) for stream in shown),
+        streams_omitted=len(wanted) - len(shown) - gone,
+        consumers_omitted=max(0, led - sum(len(stream.consumers) for stream in shown)),
     )
 
 
@@ -108,26 +121,30 @@ def _stream(jsz: Jsz, replica: StreamReplica, consumers: tuple[ConsumerFigures, 
     )
 
 
-def _consumers(replica: StreamReplica) -> Iterator[ConsumerFigures]:
-    """Of a stream that this node leads: elsewhere their counts are not kept up to date."""
-    if not replica.is_leader:
-        return
-    cluster = replica.cluster()
-    for name in replica.consumer_names():
-        info, state = replica.consumers.info(name, cluster), replica.machine.consumers[name]
-        if info is None:
-            continue
-        since_ns = state.lowest_pending_ns
-        yield ConsumerFigures(
-            name=name,
-            query=state.config.metadata.get(SPARK_QUERY, ""),
-            delivered_consumer_seq=info.delivered.consumer_seq,
-            delivered_stream_seq=info.delivered.stream_seq,
-            ack_floor_consumer_seq=info.ack_floor.consumer_seq,
-            ack_floor_stream_seq=info.ack_floor.stream_seq,
-            num_pending=info.num_pending,
-            num_ack_pending=info.num_ack_pending,
-            num_redelivered=info.num_redelivered,
-            num_waiting=info.num_waiting,
-            oldest_unacked_ns=None if since_ns is None else max(0, info.ts_ns - since_ns),
-        )
+def _is_here(jsz: Jsz, replica: StreamReplica) -> bool:
+    """Whether a replica that was found in an earlier step still runs."""
+    return jsz.node.directory.get(replica.assignment.key) is replica
+
+
+def _consumer(jsz: Jsz, replica: StreamReplica, name: str) -> ConsumerFigures | None:
+    """A consumer; None when it is gone, or this node leads its stream no more: elsewhere its counts are old."""
+    if not _is_here(jsz, replica) or not replica.is_leader:
+        return None
+    info = replica.consumer_info(name)
+    if info is None:
+        return None
+    state = replica.machine.consumers[name]
+    since_ns = state.lowest_pending_ns
+    return ConsumerFigures(
+        name=name,
+        query=state.config.metadata.get(SPARK_QUERY, ""),
+        delivered_consumer_seq=info.delivered.consumer_seq,
+        delivered_stream_seq=info.delivered.stream_seq,
+        ack_floor_consumer_seq=info.ack_floor.consumer_seq,
+        ack_floor_stream_seq=info.ack_floor.stream_seq,
+        num_pending=info.num_pending,
+        num_ack_pending=info.num_ack_pending,
+        num_redelivered=info.num_redelivered,
+        num_waiting=info.num_waiting,
+        oldest_unacked_ns=None if since_ns is None else max(0, info.ts_ns - since_ns),
+    )

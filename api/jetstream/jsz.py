@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import JszQuestion, PageError, RaftzQuestion
+from jetraft.api.monitor.steps import Rows, in_steps
 from jetraft.cluster.peer_views import silence_ns
 from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.raft.freshness import STALENESS_MAX_NS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.config.options import ScrubOptions
     from jetraft.api.jetstream.gateway import JetStreamGateway
+    from jetraft.api.monitor.steps import Steps
     from jetraft.cluster.node import ClusterNode
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.checkpointing import Unsaved
@@ -36,7 +38,54 @@ if TYPE_CHECKING:
 META_NAME: Final = "_meta_"  # of the meta group, as nats-server calls it
 NO_TIME: Final = "0001-01-01T00:00:00Z"  # Go's zero: no checkpoint since the start
 ACCOUNTS_MAX: Final = 1024  # nats-server's default
-CONSUMERS_MAX: Final = 1000  # of one stream: a page is made in one turn, which must be short
+CONSUMERS_MAX: Final = 1000  # of one stream
+
+
+@attrs.define(kw_only=True, eq=False)
+class AccountSums:
+    """The replicas of an account here, or of all, and what they hold: bytes, and those that they may grow to."""
+
+    replicas: list[StreamReplica] = attrs.field(factory=list)
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    ha_assets: int = 0
+    streams_led: int = 0
+    consumers: int = 0
+    consumers_led: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    def take(self, replica: StreamReplica) -> None:
+        """Add a replica."""
+        row, store = replica.assignment.config, replica.machine.store
+        self.replicas.append(replica)
+        if row.storage is StorageType.MEMORY:
+            self.memory += replica.stored_bytes
+            self.reserved_memory += max(0, row.max_bytes)
+        else:
+            self.storage += replica.stored_bytes
+            self.reserved_storage += max(0, row.max_bytes)
+        self.ha_assets += row.num_replicas > 1
+        self.streams_led += replica.is_leader
+        self.consumers += replica.consumer_count
+        self.consumers_led += replica.consumer_count if replica.is_leader else 0
+        self.messages += store.messages
+        self.bytes += store.message_bytes_total
+
+    def add(self, other: AccountSums) -> None:
+        """Add the sums of an account."""
+        self.replicas += other.replicas
+        for name in SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def held(self) -> dict[str, int]:
+        """What of it the pages show first."""
+        return {name: getattr(self, name) for name in ("memory", "storage", "reserved_memory", "reserved_storage")}
+
+
+SUMMED: Final = tuple(field.name for field in attrs.fields(AccountSums) if field.name != "replicas")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -70,12 +119,17 @@ class Jsz:
 
     def stats(self) -> dict[str, Any]:
         """What this node holds and has promised, in bytes, and what its API has answered, of all accounts."""
+        whole = AccountSums()
+        for _, replica in self.node.directory.replicas():
+            whole.take(replica)
+        return self._stats_of(whole)
+
+    def _stats_of(self, whole: AccountSums) -> dict[str, Any]:
         api = self.gateway.statistics()
-        names = {*self.accounts, *(row.account for row, _ in self.node.directory.replicas())}
         return {
-            **self._held(names),
+            **whole.held(),
             "accounts": len(self.accounts),
-            "ha_assets": self._ha_assets(names),
+            "ha_assets": whole.ha_assets,
             "api": {
                 "level": API_LEVEL,
                 "total": api.requests,
@@ -84,89 +138,87 @@ class Jsz:
             },
         }
 
-    def _held(self, accounts: Collection[str]) -> dict[str, int]:
-        """Bytes that replicas of these accounts' streams hold here, and those that they may grow to."""
-        sums = {"memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0}
-        for row, replica in self.node.directory.replicas():
-            if row.account in accounts:
-                kind = "memory" if row.config.storage is StorageType.MEMORY else "storage"
-                sums[kind] += replica.stored_bytes
-                sums[f"reserved_{kind}"] += max(0, row.config.max_bytes)
-        return sums
-
-    def _ha_assets(self, accounts: Collection[str]) -> int:
-        replicas = self.node.directory.replicas()
-        return sum(row.account in accounts and row.config.num_replicas > 1 for row, _ in replicas)
-
     def varz(self) -> dict[str, Any]:
         """The JetStream part of /varz."""
         meta = self.node.meta_group if self.node.service.cluster.clustered else None
         shown = {"meta": self._meta_cluster(meta)} if meta is not None else {}
         return {"config": self.config(), "stats": self.stats(), **shown, "limits": shown_limits(self.limits)}
 
-    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+    def jsz(self, question: JszQuestion) -> Steps[dict[str, Any]]:
         """The page without its head. Raises PageError."""
         meta = self.node.meta_group if self.node.service.cluster.clustered else None
         if question.leader_only and meta is not None and not meta.is_leader:
             raise PageError("filtered response: not leader")
-        replicas = [replica for _, replica in self.node.directory.replicas()]
-        states = [replica.info().state for replica in replicas]
-        stats, upkeep = self.stats(), self.node.supervisor.statistics()
+        of_accounts = yield from self._sums()
+        whole = AccountSums()
+        yield from in_steps(of_accounts.values(), whole.add)
+        stats, upkeep = self._stats_of(whole), self.node.supervisor.statistics()
         document: dict[str, Any] = {
             **stats,
             "config": self.config(),
             "limits": shown_limits(self.limits),
-            "streams": len(states),
-            "streams_leader": sum(replica.is_leader for replica in replicas),
-            "consumers": sum(replica.consumer_count for replica in replicas),
-            "consumers_leader": sum(replica.consumer_count for replica in replicas if replica.is_leader),
-            "messages": sum(state.messages for state in states),
-            "bytes": sum(state.bytes for state in states),
+            "streams": len(whole.replicas),
+            "streams_leader": whole.streams_led,
+            "consumers": whole.consumers,
+            "consumers_leader": whole.consumers_led,
+            "messages": whole.messages,
+            "bytes": whole.bytes,
             "scrub": {**attrs.asdict(self.scrub), **plain(upkeep.scrub)},
         }
         if upkeep.compared is not None:
             document["compare"] = plain(upkeep.compared)
         if meta is not None:
             document["meta_cluster"] = self._meta_cluster(meta)
-        details = [self._account(name, replicas, question) for name in self._asked(question, replicas)]
-        if details:
-            document["account_details"] = details
+        if names := self._asked(question, of_accounts):
+            rows = (self._account(name, of_accounts.get(name, AccountSums()), question) for name in names)
+            document["account_details"] = Rows(rows)
         if question.raft:
-            groups = self.manager.groups.items()
-            document["raft_groups"] = {group_id: plain(group.statistics()) for group_id, group in groups}
+            shown = document["raft_groups"] = {}
+            for group_id, group in list(self.manager.groups.items()):
+                shown[group_id] = plain(group.statistics())
+                yield 0
         return document | {"total": len(self.accounts)}
 
-    def _asked(self, question: JszQuestion, replicas: list[StreamReplica]) -> list[str]:
+    def _sums(self) -> Steps[dict[str, AccountSums]]:
+        """What each account with streams has here, by name."""
+        found: dict[str, AccountSums] = {}
+        yield from in_steps(
+            [replica for _, replica in self.node.directory.replicas()],
+            lambda replica: found.setdefault(replica.assignment.account, AccountSums()).take(replica),
+        )
+        return found
+
+    def _asked(self, question: JszQuestion, with_streams: Collection[str]) -> list[str]:
         """The accounts of a page: one, or the part of all that is asked for."""
         if not (question.account or question.accounts or question.streams or question.consumer):
             return []
-        names = sorted({*self.accounts, *(replica.assignment.account for replica in replicas)})
+        names = sorted({*self.accounts, *with_streams})
         if question.account:
             return [name for name in names if name == question.account]
         offset, limit = max(question.offset, 0), question.limit if question.limit > 0 else ACCOUNTS_MAX
         return names[offset : offset + limit]
 
-    def account(self, name: str, question: JszQuestion) -> dict[str, Any]:
+    def account(self, name: str, question: JszQuestion) -> Steps[dict[str, Any]]:
         """One account alone. Raises PageError."""
-        replicas = [replica for _, replica in self.node.directory.replicas()]
-        if name not in {*self.accounts, *(replica.assignment.account for replica in replicas)}:
+        of_accounts = yield from self._sums()
+        if name not in {*self.accounts, *of_accounts}:
             raise PageError(f"account {go_quote(name)} not found")
-        return self._account(name, replicas, question)
+        return self._account(name, of_accounts.get(name, AccountSums()), question)
 
-    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+    def raftz(self, question: RaftzQuestion, system: str) -> Steps[dict[str, Any]]:
         """The Raft groups of an account, the system's without one. Raises PageError for a server without a cluster."""
         meta = self.node.meta_group
         if not self.node.service.cluster.clustered or meta is None:
             raise PageError("No Raft nodes registered", status=404)
-        found = [(system, META_NAME, meta)] + [
-            (row.account, str(replica.group.group_id), replica.group) for row, replica in self.node.directory.replicas()
-        ]
         wanted = question.account or system
-        groups = {
-            name: self._raft_group(group, system)
-            for account, name, group in found
-            if account == wanted and question.group in ("", name)
-        }
+        groups = {}
+        if wanted == system and question.group in ("", META_NAME):
+            groups[META_NAME] = self._raft_group(meta, system)
+        for row, replica in self.node.directory.replicas():
+            name = str(replica.group.group_id)
+            if row.account == wanted and question.group in ("", name):
+                groups[name] = self._raft_group(replica.group, system)
+            yield 0
         return {wanted: groups} if groups else {}
 
     def _raft_group(self, group: Group, system: str) -> dict[str, Any]:
@@ -270,23 +322,30 @@ class Jsz:
             if node != self.node.service.node_id
         ]
 
-    def _account(self, name: str, replicas: list[StreamReplica], question: JszQuestion) -> dict[str, Any]:
+    def _account(self, name: str, sums: AccountSums, question: JszQuestion) -> dict[str, Any]:
         counts = self.node.service.usages.api.get(name, ApiCounts())
         document: dict[str, Any] = {
             "name": self.name_of(name),
             "id": name,
-            **self._held({name}),
+            **sums.held(),
             "accounts": 0,
-            "ha_assets": self._ha_assets({name}),
+            "ha_assets": sums.ha_assets,
             "api": {"level": API_LEVEL, "total": counts.requests, "errors": counts.errors},
         }
         leading = question.stream_leader_only
-        shown = [one for one in replicas if one.assignment.account == name and (one.is_leader or not leading)]
+        shown = [one for one in sums.replicas if one.is_leader or not leading]
         if shown and (question.streams or question.consumer):
-            document["stream_detail"] = [self._stream(replica, question) for replica in shown]
+            document["stream_detail"] = Rows(self._stream(replica, question) for replica in shown)
         return document
 
-    def _stream(self, replica: StreamReplica, question: JszQuestion) -> dict[str, Any]:
+    def _is_here(self, replica: StreamReplica) -> bool:
+        """Whether a replica that was found in an earlier step still runs."""
+        return self.node.directory.get(replica.assignment.key) is replica
+
+    def _stream(self, replica: StreamReplica, question: JszQuestion) -> dict[str, Any] | None:
+        """A stream as it is now; None when it is gone, or when only what this node leads is shown and it does not."""
+        if not self._is_here(replica) or (question.stream_leader_only and not replica.is_leader):
+            return None
         document: dict[str, Any] = {
             "name": replica.config.name,
             "leads": replica.is_leader,
@@ -299,12 +358,10 @@ class Jsz:
             document |= self._raft_groups(replica, replica.cluster().raft_group, question)
         if question.consumer and replica.is_leader:
             # Without a cluster there is nothing to say of the nodes of each.
-            clustered, config = self.node.service.cluster.clustered, question.config
-            document["consumer_detail"] = _consumers(
-                replica, replica.consumer_names(), config=config, cluster=clustered
-            )
+            left_out = () if self.node.service.cluster.clustered else ("cluster",)
+            document["consumer_detail"] = self._consumers(replica, replica.consumer_names(), question, left_out)
         if question.direct_consumer and replica.is_leader and (names := replica.direct_consumer_names()):
-            document["direct_consumer_detail"] = _consumers(replica, names, config=question.config, cluster=False)
+            document["direct_consumer_detail"] = self._consumers(replica, names, question, ("cluster",))
         return document
 
     @staticmethod
@@ -314,16 +371,23 @@ class Jsz:
         parts = [{"name": name, "raft_group": f"{group}.{name}"} for name in names]
         return {"stream_raft_group": group, **({"consumer_raft_groups": parts} if parts else {})}
 
+    def _consumers(
+        self, replica: StreamReplica, names: list[str], question: JszQuestion, left_out: tuple[str, ...]
+    ) -> Rows:
+        """The first consumers of these, without these parts of each."""
+        if not question.config:
+            left_out = ("config", *left_out)
+        return Rows(self._consumer(replica, name, left_out) for name in names[:CONSUMERS_MAX])
 
-def _consumers(replica: StreamReplica, names: list[str], *, config: bool, cluster: bool) -> list[dict[str, Any]]:
-    """The first consumers of these, as their leader sees them, with or without two parts."""
-    infos = [replica.consumer_info(name) for name in names[:CONSUMERS_MAX]]
-    details = [info.to_json_dict() for info in infos if info is not None]
-    left_out = [name for name, shows in (("config", config), ("cluster", cluster)) if not shows]
-    for detail in details:
-        for name in left_out:
-            del detail[name]
-    return details
+    def _consumer(self, replica: StreamReplica, name: str, left_out: tuple[str, ...]) -> dict[str, Any] | None:
+        """A consumer as it is now; None when it is gone, or this node leads its stream no more."""
+        info = replica.consumer_info(name) if self._is_here(replica) and replica.is_leader else None
+        if info is None:
+            return None
+        detail = info.to_json_dict()
+        for part in left_out:
+            del detail[part]
+        return detail
 
 
 def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:

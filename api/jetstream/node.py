@@ -25,6 +25,7 @@ from jetraft.api.jetstream.jsz import Jsz, plain
 from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HTTP_UNAVAILABLE, HealthStatus, missing
 from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
+from jetraft.api.monitor.steps import Steps
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
@@ -376,19 +377,19 @@ class JetStreamNode:
         verdict = await self.node.health(with_space=not question.js_server_only, meta_only=question.js_meta_only)
         return HealthStatus(status=verdict.http_status, error=verdict.reason, notice=verdict.notice)
 
-    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+    def jsz(self, question: JszQuestion) -> Steps[dict[str, Any]]:
         """The body of /jsz without its head. Raises PageError."""
         return self._jsz().jsz(question)
 
-    def jsz_account(self, account: str, question: JszQuestion) -> dict[str, Any]:
+    def jsz_account(self, account: str, question: JszQuestion) -> Steps[dict[str, Any]]:
         """One account of /jsz. Raises PageError."""
         return self._jsz().account(account, question)
 
-    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+    def raftz(self, question: RaftzQuestion, system: str) -> Steps[dict[str, Any]]:
         """The body of /raftz. Raises PageError."""
         return self._jsz().raftz(question, system)
 
-    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+    def metrics(self, question: MetricsQuestion) -> Steps[JetStreamMetrics]:
         """The figures of /metrics."""
         return collect(
             self._jsz(),

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import ConnzQuestion, PageError
+from jetraft.api.monitor.steps import ROWS_PER_STEP, Steps
 from jetraft.api.monitor.subjects import Row, collide, detail
 from jetraft.api.monitor.values import page_limit, uptime_text
 from jetraft.api.monitor.varz import LeafStatus
@@ -21,7 +22,7 @@ from jetraft.store.model.gotime import format_duration, format_time
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 LIMIT: Final = 1024  # nats-server's default
-SUBSCRIPTIONS_MAX: Final = 100_000  # on one page: it is made in one turn
+SUBSCRIPTIONS_MAX: Final = 100_000  # on one page
 OPEN, CLOSED, ALL = 0, 1, 2
 
 
@@ -95,12 +96,17 @@ class Connz:
     name_of: Callable[[str], str]  # of an account, for people
     leafnodes: LeafStatus | None = None
 
-    def page(self, question: ConnzQuestion) -> dict[str, Any]:
+    def page(self, question: ConnzQuestion) -> Steps[dict[str, Any]]:
         """The page without its head. Raises PageError."""
         check(question)
-        found = [seen for seen in self._seen(question) if not question.acc or seen.session.account == question.acc]
-        total = len(found)
-        found = [seen for seen in found if self._is_wanted(seen, question)]
+        total, found = 0, list[SeenConnection]()
+        for number, seen in enumerate(self._seen(question), 1):
+            if not question.acc or seen.session.account == question.acc:
+                total += 1
+                if self._is_wanted(seen, question):
+                    found.append(seen)
+            if number % ROWS_PER_STEP == 0 or question.filter_subject:
+                yield 0
         found.sort(key=lambda seen: seen.cid)
         found.sort(key=ORDERS[question.sort])
         offset, limit = max(question.offset, 0), page_limit(question.limit, LIMIT)
@@ -110,6 +116,7 @@ class Connz:
         for seen in found[offset : offset + limit]:
             row = self._row(seen, question)
             left -= len(row.get("subscriptions_list", row.get("subscriptions_list_detail", ())))
+            yield 0
             if left < 0:
                 raise PageError(f"more than {SUBSCRIPTIONS_MAX} subscriptions: ask for fewer connections (limit, cid)")
             rows.append(row)
@@ -118,7 +125,7 @@ class Connz:
     def _seen(self, question: ConnzQuestion) -> Iterator[SeenConnection]:
         now_ns = self.clock.mono_ns()
         if question.state in (OPEN, ALL):
-            for cid, session in self.sessions.by_cid.items():
+            for cid, session in list(self.sessions.by_cid.items()):  # they come and go between two steps
                 counters = self.plane.connection(cid)
                 if counters is not None:
                     yield SeenConnection(session=session, counters=counters, at_mono_ns=now_ns)
@@ -127,7 +134,7 @@ class Connz:
                 if counters is not None:
                     yield SeenConnection(session=session, counters=counters, at_mono_ns=now_ns, is_leaf=True)
         if question.state in (CLOSED, ALL):
-            for closed in self.sessions.closed:
+            for closed in list(self.sessions.closed):
                 at_ns, last = closed.stop_mono_ns, closed.counters
                 yield SeenConnection(session=closed.session, counters=last, at_mono_ns=at_ns, closed=closed)
 

@@ -4,14 +4,16 @@ It serves GET and HEAD, and what the paths of a MonitorSite take. It closes a co
 takes too long, or that exceeds its places (AddressShare). A bug in a page is answered with status 500 and logged; it
 does not stop the server.
 
-A page is made without a pause. So pages are made one at a time, followed by a pause as long as the page took: requests
-in a loop take half of the node's time at most.
+Pages are made one at a time, large ones in slices (steps.py), and what was made is followed by a pause as long as it
+took: requests in a loop take half of the node's time at most. What is made and not sent has PAGES_BYTES_MAX.
 """
 
 import logging
 import socket
 import ssl
 from collections import Counter
+from collections.abc import Awaitable, Generator, Iterator
+from contextlib import contextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
@@ -23,6 +25,7 @@ from jetraft.api.http_gateway.requests import is_framed_twice
 from jetraft.api.interfaces import client_ip
 from jetraft.api.listener import listen
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
+from jetraft.api.monitor.steps import Pace, Steps, TooLargeError
 from jetraft.api.monitor.web_request import BODY_BYTES_MAX, Answerer, Feed, MonitorSite, WebRequest
 from jetraft.api.start_errors import MONITOR_ERROR
 
@@ -31,6 +34,7 @@ ANSWER_TIMEOUT_S = 30.0  # until the answer is taken; what a path of a MonitorSi
 SEND_TIMEOUT_S = 10.0  # until a part of a feed is taken
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
 READ_BYTES = 16 * 1024
+PAGES_BYTES_MAX = 64 * 1024 * 1024  # 40,000 consumers with their configurations; nats-server has no bound
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +43,11 @@ NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type=TEXT_TYP
 BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type=TEXT_TYPE)
 FAILED = Page(body=b"500 internal server error\n", status=500, content_type=TEXT_TYPE)
 TOO_LARGE = Page(body=b"413 request entity too large\n", status=413, content_type=TEXT_TYPE)
+NO_ROOM = Page(
+    body=f"this page and those that are being sent have more than {PAGES_BYTES_MAX} bytes: ask for less\n".encode(),
+    status=503,
+    content_type=TEXT_TYPE,
+)
 METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type=TEXT_TYPE)
 
 
@@ -51,8 +60,8 @@ class MonitorServer:
     base_path: str = ""
     requests: Counter[str] = attrs.field(factory=Counter)  # by path
     tls: ssl.SSLContext | None = None  # of HTTPS
-    _making: trio.Lock = attrs.field(factory=trio.Lock)
-    _next_at_s: float = 0.0  # trio's time
+    _pace: Pace = attrs.field(factory=Pace)
+    _unsent_bytes: int = 0  # of pages that are being sent
     share: AddressShare = attrs.field(factory=AddressShare)
     site: MonitorSite | None = attrs.field(default=None, kw_only=True)
 
@@ -95,7 +104,7 @@ class MonitorServer:
                     if not isinstance(answer, Page):
                         await _send_feed(stream, connection, answer)
                         return
-                    with trio.fail_after(ANSWER_TIMEOUT_S):
+                    with trio.fail_after(ANSWER_TIMEOUT_S), self._being_sent(answer):
                         if not await _send_page(stream, connection, answer, has_body=asked[0].method != b"HEAD"):
                             return
                     connection.start_next_cycle()
@@ -103,6 +112,14 @@ class MonitorServer:
             return
         finally:
             self.share.give_back(ip)
+
+    @contextmanager
+    def _being_sent(self, page: Page) -> Iterator[None]:
+        self._unsent_bytes += page.size
+        try:
+            yield
+        finally:
+            self._unsent_bytes -= page.size
 
     async def _next_request(
         self, stream: trio.abc.Stream, connection: h11.Connection
@@ -178,15 +195,20 @@ class MonitorServer:
         return path.removeprefix(base) or "/" if path.startswith(base) else None
 
     async def _page_in_turn(self, request: h11.Request) -> Page:
-        async with self._making:
-            await trio.sleep_until(self._next_at_s)
-            began_s = trio.current_time()
-            page = await self._page(request)
-            now_s = trio.current_time()
-            self._next_at_s = now_s + (now_s - began_s)
-            return page
+        try:
+            made = await self._pace.once(lambda: self._page(request))
+            if isinstance(made, Page):
+                return made
+            if isinstance(made, Generator):
+                return await self._pace.finish(made, lambda: PAGES_BYTES_MAX - self._unsent_bytes)
+            return await self._pace.wait_for(made)
+        except TooLargeError:
+            return NO_ROOM
+        except Exception:  # noqa: BLE001  (a bug in a page must not stop the server)
+            _log.exception("monitoring page %s failed", request.target.decode("latin-1"))
+            return FAILED
 
-    async def _page(self, request: h11.Request) -> Page:
+    def _page(self, request: h11.Request) -> Page | Awaitable[Page] | Steps[Page]:
         if request.method not in (b"GET", b"HEAD"):
             return METHOD_NOT_ALLOWED
         try:
@@ -199,12 +221,7 @@ class MonitorServer:
         if handler is None or path is None:
             return NOT_FOUND
         self.requests[path] += 1
-        try:
-            page = handler(arguments)
-            return page if isinstance(page, Page) else await page
-        except Exception:  # noqa: BLE001  (a bug in a page must not stop the server)
-            _log.exception("monitoring page %s failed", path)
-            return FAILED
+        return handler(arguments)
 
     def statistics(self) -> dict[str, int]:
         """The number of requests, and of connections."""
@@ -213,10 +230,10 @@ class MonitorServer:
 
 async def _send_page(stream: trio.abc.Stream, connection: h11.Connection, page: Page, *, has_body: bool) -> bool:
     """Send a page; False when the connection has to be closed."""
-    headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body))), *page.headers]
+    headers = [("Content-Type", page.content_type), ("Content-Length", str(page.size)), *page.headers]
     await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
-    if has_body:
-        await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")
+    for part in (page.body, *page.rest) if has_body else ():
+        await stream.send_all(connection.send(h11.Data(data=part)) or b"")
     await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
     return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 

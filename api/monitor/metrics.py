@@ -15,6 +15,7 @@ from jetraft.api.monitor.exposition import CONTENT_TYPE, Family, histogram, page
 from jetraft.api.monitor.figures import ConsumerFigures, JetStreamMetrics, StreamFigures
 from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.questions import MetricsQuestion
+from jetraft.api.monitor.steps import ROWS_PER_STEP, Steps
 from jetraft.api.monitor.values import resident_bytes
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
@@ -24,7 +25,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 QUERIES_MAX: Final = 100
 SPARK_PREFIX: Final = "spark "  # of the name of a connection, given by src/pyspark_jetstream/client.py
-Source = Callable[[MetricsQuestion], JetStreamMetrics]
+Source = Callable[[MetricsQuestion], Steps[JetStreamMetrics]]
 
 PLANE: Final = (  # of the reactor's statistics: their name there, of the metric, its kind, what it is about
     ("connections", "jetraft_connections", "gauge", "Open client connections."),
@@ -96,12 +97,18 @@ class Metrics:
     jetstream: Source | None
     started_unix_ns: int
 
-    def page(self, question: MetricsQuestion) -> Page:
-        """The whole page."""
-        families = [*self._server(), *self._spark_connections()]
+    def page(self, question: MetricsQuestion) -> Steps[Page]:
+        """The whole page, a part for each family."""
+        parts = [page_text([*self._server(), *self._spark_connections()])]
+        yield len(parts[0])
         if self.jetstream is not None:
-            families += of_jetstream(self.jetstream(question))
-        return Page(body=page_text(families), content_type=CONTENT_TYPE)
+            for family in of_jetstream((yield from self.jetstream(question))):
+                if family is None:
+                    yield 0
+                else:
+                    parts.append(page_text([family]))
+                    yield len(parts[-1])
+        return Page(body=parts[0], rest=[part for part in parts[1:] if part], content_type=CONTENT_TYPE)
 
     def _server(self) -> Iterator[Family]:
         about = Family(name="jetraft_info", kind="gauge", about="Who this server is; always 1.")
@@ -159,8 +166,8 @@ def single(name: str, kind: Any, about: str, value: float) -> Family:
     return family
 
 
-def of_jetstream(found: JetStreamMetrics) -> Iterator[Family]:
-    """Everything about JetStream."""
+def of_jetstream(found: JetStreamMetrics) -> Iterator[Family | None]:
+    """Everything about JetStream. None is where other work may come between two samples of a family."""
     for key, name, kind, text in TOTALS:
         yield single(name, kind, text, found.totals[key])
     yield histogram(
@@ -179,7 +186,7 @@ def of_jetstream(found: JetStreamMetrics) -> Iterator[Family]:
     yield from of_consumers([(stream, consumer) for stream in found.streams for consumer in stream.consumers])
 
 
-def of_streams(streams: tuple[StreamFigures, ...]) -> Iterator[Family]:
+def of_streams(streams: tuple[StreamFigures, ...]) -> Iterator[Family | None]:
     """One sample for each stream in each family, and one for each other replica in those of its leader."""
     shown: tuple[tuple[str, str, Callable[[StreamFigures], int]], ...] = (
         ("messages", "Messages in the stream.", lambda stream: stream.messages),
@@ -192,20 +199,24 @@ def of_streams(streams: tuple[StreamFigures, ...]) -> Iterator[Family]:
     )
     for name, text, value in shown:
         family = Family(name=f"jetraft_stream_{name}", kind="gauge", about=text)
-        for stream in streams:
+        for number, stream in enumerate(streams, 1):
             family.add(value(stream), of(stream))
+            if number % ROWS_PER_STEP == 0:
+                yield None
         yield family
     lag = Family(name="jetraft_stream_replica_lag", kind="gauge", about="Entries that a replica lacks, by its leader.")
     current = Family(name="jetraft_stream_replica_current", kind="gauge", about="1: the replica has what is committed.")
-    for stream in streams:
+    for number, stream in enumerate(streams, 1):
         for replica in stream.replicas:
             labels = of(stream) | {"replica": replica.name}
             lag.add(replica.lag_entries, labels)
             current.add(int(replica.is_current), labels)
+        if number % ROWS_PER_STEP == 0:
+            yield None
     yield from (lag, current)
 
 
-def of_groups(found: JetStreamMetrics) -> Iterator[Family]:
+def of_groups(found: JetStreamMetrics) -> Iterator[Family | None]:
     """The Raft groups of the streams shown, and the meta group, which has empty labels for account and stream."""
     groups = [({"group": str(one.group.group_id), **of(one)}, one.group) for one in found.streams]
     if found.meta is not None:
@@ -223,12 +234,14 @@ def of_groups(found: JetStreamMetrics) -> Iterator[Family]:
     for name, text, value in shown:
         kind: Any = "counter" if name.endswith("_total") else "gauge"
         family = Family(name=f"jetraft_raft_{name}", kind=kind, about=text)
-        for labels, group in groups:
+        for number, (labels, group) in enumerate(groups, 1):
             family.add(value(group), labels)
+            if number % ROWS_PER_STEP == 0:
+                yield None
         yield family
 
 
-def of_consumers(consumers: list[tuple[StreamFigures, ConsumerFigures]]) -> Iterator[Family]:
+def of_consumers(consumers: list[tuple[StreamFigures, ConsumerFigures]]) -> Iterator[Family | None]:
     """One sample for each consumer in each family; those of Spark queries have families of their own too."""
     shown: tuple[tuple[str, str, Callable[[ConsumerFigures], int]], ...] = (
         ("num_pending", "Messages that are still to be delivered.", lambda one: one.num_pending),
@@ -240,8 +253,10 @@ def of_consumers(consumers: list[tuple[StreamFigures, ConsumerFigures]]) -> Iter
     )
     for name, text, value in shown:
         family = Family(name=f"jetraft_consumer_{name}", kind="gauge", about=text)
-        for stream, consumer in consumers:
+        for number, (stream, consumer) in enumerate(consumers, 1):
             family.add(value(consumer), of(stream) | {"consumer": consumer.name})
+            if number % ROWS_PER_STEP == 0:
+                yield None
         yield family
     oldest = Family(
         name="jetraft_consumer_oldest_unacked_seconds",
@@ -252,7 +267,9 @@ def of_consumers(consumers: list[tuple[StreamFigures, ConsumerFigures]]) -> Iter
         name="jetraft_spark_lag_messages", kind="gauge", about="Messages that a Spark query has not committed."
     )
     rows = Family(name="jetraft_spark_rows", kind="gauge", about="Messages that a Spark query has committed.")
-    for stream, consumer in consumers:
+    for number, (stream, consumer) in enumerate(consumers, 1):
+        if number % ROWS_PER_STEP == 0:
+            yield None
         labels = of(stream) | {"consumer": consumer.name}
         if consumer.oldest_unacked_ns is not None:
             oldest.add(consumer.oldest_unacked_ns / NS_PER_S, labels)

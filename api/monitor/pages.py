@@ -4,11 +4,10 @@ Field names and order are nats-server's (server/monitor.go); fields of features 
 missing, and pages about what has no counterpart here are refused with the reason.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
-import orjson
 
 from jetraft.api.monitor.absent import gatewayz
 from jetraft.api.monitor.accountz import AccountPages
@@ -37,6 +36,7 @@ from jetraft.api.monitor.questions import (
 )
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.stacks import stacks
+from jetraft.api.monitor.steps import Steps, json_parts
 from jetraft.api.monitor.subsz import Subsz
 from jetraft.api.monitor.varz import JetStreamFigures, LeafStatus, Varz
 from jetraft.api.session import ServerIdentity
@@ -57,16 +57,16 @@ class JetStreamStatus(JetStreamFigures, Protocol):
     async def health(self, question: HealthQuestion) -> HealthStatus:
         """Whether this node is healthy, and has what is asked about."""
 
-    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+    def jsz(self, question: JszQuestion) -> Steps[dict[str, Any]]:
         """The body of /jsz without its head. Raises PageError."""
 
-    def jsz_account(self, account: str, question: JszQuestion) -> dict[str, Any]:
+    def jsz_account(self, account: str, question: JszQuestion) -> Steps[dict[str, Any]]:
         """One account of /jsz. Raises PageError."""
 
-    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+    def raftz(self, question: RaftzQuestion, system: str) -> Steps[dict[str, Any]]:
         """The body of /raftz. Raises PageError."""
 
-    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+    def metrics(self, question: MetricsQuestion) -> Steps[JetStreamMetrics]:
         """The figures of /metrics."""
 
     def queues(self) -> dict[str, int]:
@@ -78,16 +78,26 @@ class JetStreamStatus(JetStreamFigures, Protocol):
 
 @attrs.frozen(kw_only=True)
 class PageKind:
-    """One page: what it is asked, in what Go's type has that in a request, and what makes it."""
+    """One page: what it is asked, in what Go's type has that in a request, and what makes it, with Rows in it."""
 
     question: type
     go_name: str
-    make: Callable[[Any], dict[str, Any] | Awaitable[dict[str, Any]]]
+    make: Callable[[Any], dict[str, Any] | Awaitable[dict[str, Any]] | Steps[dict[str, Any]]]
 
 
-def as_json(document: dict[str, Any], *, status: int = 200) -> Page:
-    """Return an indented JSON page, like nats-server's."""
-    return Page(body=orjson.dumps(document, option=orjson.OPT_INDENT_2), status=status)
+def as_json(made: dict[str, Any] | Steps[dict[str, Any]]) -> Steps[Page]:
+    """An indented JSON page, like nats-server's, or the one that says why there is none."""
+    try:
+        document = (yield from made) if isinstance(made, Generator) else made
+    except PageError as error:
+        return refusal(error)
+    first, *rest = yield from json_parts(document, is_indented=True)
+    return Page(body=first, rest=rest)
+
+
+def headed(head: dict[str, Any], body: Steps[dict[str, Any]]) -> Steps[dict[str, Any]]:
+    """A document behind what it begins with."""
+    return head | (yield from body)
 
 
 def refusal(error: ArgumentError | PageError) -> Page:
@@ -135,7 +145,9 @@ class Pages:
             "VARZ": PageKind(question=NoQuestion, go_name="VarzEventOptions", make=lambda _: self.varz.page()),
             "JSZ": PageKind(question=JszQuestion, go_name="JszEventOptions", make=self._jsz),
             "CONNZ": PageKind(
-                question=ConnzQuestion, go_name="ConnzEventOptions", make=lambda asked: head() | self.connz.page(asked)
+                question=ConnzQuestion,
+                go_name="ConnzEventOptions",
+                make=lambda asked: headed(head(), self.connz.page(asked)),
             ),
             "SUBSZ": PageKind(
                 question=SubszQuestion, go_name="SubszEventOptions", make=lambda asked: head() | self.subsz.page(asked)
@@ -173,17 +185,17 @@ class Pages:
 
     @staticmethod
     def _handler(kind: PageKind) -> Handler:
-        def handle(arguments: dict[str, str]) -> Page:
+        def handle(arguments: dict[str, str]) -> Page | Steps[Page]:
             try:
-                document = kind.make(from_query(kind.question, arguments))
-                assert isinstance(document, dict)
-                return as_json(document)
+                made = kind.make(from_query(kind.question, arguments))
+                assert isinstance(made, dict | Generator)
+                return as_json(made)
             except (ArgumentError, PageError) as error:
                 return refusal(error)
 
         return handle
 
-    def _metrics(self, arguments: dict[str, str]) -> Page:
+    def _metrics(self, arguments: dict[str, str]) -> Page | Steps[Page]:
         try:
             return self.metrics.page(from_query(MetricsQuestion, arguments))
         except ArgumentError as error:
@@ -235,13 +247,13 @@ class Pages:
             self.routez.page(question)
         )
 
-    def _jsz(self, question: JszQuestion) -> dict[str, Any]:
+    def _jsz(self, question: JszQuestion) -> dict[str, Any] | Steps[dict[str, Any]]:
         """The streams and consumers of this node; see api/jetstream/jsz.py."""
         if self.jetstream is None:
             return self._head() | {"disabled": True}
-        return self._head() | self.jetstream.jsz(question)
+        return headed(self._head(), self.jetstream.jsz(question))
 
-    def _raftz(self, question: RaftzQuestion) -> dict[str, Any]:
+    def _raftz(self, question: RaftzQuestion) -> Steps[dict[str, Any]]:
         if self.jetstream is None:
             raise PageError("No Raft nodes registered", status=404)
         return self.jetstream.raftz(question, self.accounts.system)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import PageError, SubszQuestion
+from jetraft.api.monitor.steps import Rows
 from jetraft.api.monitor.subjects import Row, detail, is_literal
 from jetraft.api.monitor.values import page_limit
 from jetraft.api.plane._plane import Plane
@@ -60,7 +61,8 @@ class Subsz:
         document = sublist_stats(self.plane, question.account)
         total, rows = self._rows(question, offset, limit) if question.subscriptions else (0, [])
         document |= {"total": total, "offset": offset, "limit": limit}
-        return document | ({"subscriptions_list": [detail(row, name_of=self.name_of) for row in rows]} if rows else {})
+        shown = {"subscriptions_list": Rows(detail(row, name_of=self.name_of) for row in rows)} if rows else {}
+        return document | shown
 
     def _rows(self, question: SubszQuestion, offset: int, limit: int) -> tuple[int, list[Row]]:
         plane = self.plane

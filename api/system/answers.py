@@ -1,12 +1,12 @@
 """What each request of the system account is answered with: documents, before they become bytes."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final
 
 import attrs
 
 from jetraft.api.auth.permissions import Permissions, SubjectRules
-from jetraft.api.monitor.pages import NO_PROFILES, PageKind, Pages
+from jetraft.api.monitor.pages import NO_PROFILES, Pages
 from jetraft.api.monitor.questions import (
     AccountzQuestion,
     ConnzQuestion,
@@ -17,6 +17,7 @@ from jetraft.api.monitor.questions import (
     SubszQuestion,
     from_pairs,
 )
+from jetraft.api.monitor.steps import Steps
 from jetraft.api.session import Sessions
 from jetraft.api.system.events import SystemEvents
 from jetraft.store.model.gojson import Object
@@ -34,6 +35,7 @@ OWN_PAGES: Final = (
 HTTP_NOT_FOUND: Final = 404
 
 Document = dict[str, Any]
+Made = Document | Awaitable[Document] | Steps[Document]
 
 
 class NoAnswerError(Exception):
@@ -48,33 +50,20 @@ class Answers:
     sessions: Sessions
     events: SystemEvents
 
-    def of_server(self, page: str, pairs: Object) -> Document | Awaitable[Document]:
+    def of_server(self, page: str, pairs: Object) -> Made:
         """A page about this server. Raises ArgumentError, PageError, NoAnswerError."""
         if page == "PROFILEZ":
             return {"profile": None, "error": NO_PROFILES}
         kind = self.pages.kinds[page]
         question: Any = from_pairs(kind.question, pairs, kind.go_name)
-        if isinstance(question, JszQuestion) and question.leader_only:
-            return self._of_leader(kind, question)
-        try:
-            return kind.make(question)
-        except PageError as error:
-            if error.status == HTTP_NOT_FOUND:  # over HTTP that is an error, here it is nothing
-                return {}
-            raise
-
-    def _of_leader(self, kind: PageKind, question: JszQuestion) -> Document | Awaitable[Document]:
-        """Only the leader of the meta group answers; a request to all nodes has one answer then."""
-        if self.pages.jetstream is None:
+        if isinstance(question, JszQuestion) and question.leader_only and self.pages.jetstream is None:
             raise NoAnswerError
-        try:
-            return kind.make(question)
-        except PageError as error:
-            raise NoAnswerError from error
+        made = kind.make(question)
+        return gathered(made, question) if isinstance(made, Generator) else made
 
-    def of_account(self, page: str, account: str, pairs: Object) -> Document | Awaitable[Document]:
+    def of_account(self, page: str, account: str, pairs: Object) -> Made:
         """A page about one account. Raises ArgumentError, PageError, NoAnswerError."""
-        made: Mapping[str, Callable[[], Document | Awaitable[Document]]] = {
+        made: Mapping[str, Callable[[], Made]] = {
             "CONNZ": lambda: self.connz(account, pairs),
             "SUBSZ": lambda: self._subsz(account, pairs),
             "LEAFZ": lambda: self._leafz(account, pairs),
@@ -84,7 +73,7 @@ class Answers:
         }
         return made[page]()
 
-    def connz(self, account: str, pairs: Object) -> Document | Awaitable[Document]:
+    def connz(self, account: str, pairs: Object) -> Made:
         """The connections of an account."""
         kind = self.pages.kinds["CONNZ"]
         asked = from_pairs(ConnzQuestion, pairs, kind.go_name)
@@ -104,7 +93,7 @@ class Answers:
             raise NoAnswerError
         return made
 
-    def _subsz(self, account: str, pairs: Object) -> Document | Awaitable[Document]:
+    def _subsz(self, account: str, pairs: Object) -> Made:
         asked = from_pairs(SubszQuestion, pairs, "SubszEventOptions")
         return self.pages.kinds["SUBSZ"].make(attrs.evolve(asked, account=account, subscriptions=True))
 
@@ -112,7 +101,7 @@ class Answers:
         asked = from_pairs(LeafzQuestion, pairs, "LeafzEventOptions")
         return self.pages.leafz(attrs.evolve(asked, account=account))
 
-    def _jsz(self, account: str, pairs: Object) -> Document:
+    def _jsz(self, account: str, pairs: Object) -> Made:
         asked = from_pairs(JszQuestion, pairs, "JszEventOptions")
         if self.pages.jetstream is None:
             raise NoAnswerError
@@ -140,6 +129,18 @@ class Answers:
         if verdict.permissions is not None:
             document["permissions"] = shown(verdict.permissions, is_signed=verdict.claims is not None)
         return document
+
+
+def gathered(made: Steps[Document], question: object) -> Steps[Document]:
+    """What a page is in an answer. Raises PageError, NoAnswerError."""
+    try:
+        return (yield from made)
+    except PageError as error:
+        if isinstance(question, JszQuestion) and question.leader_only:
+            raise NoAnswerError from error  # the leader of the meta group alone answers: one of all nodes
+        if error.status == HTTP_NOT_FOUND:  # over HTTP that is an error, here it is nothing
+            return {}
+        raise
 
 
 def shown(permissions: Permissions, *, is_signed: bool) -> Document:

@@ -3,14 +3,14 @@
 In the system account all of them are served, from clients of every node; in other accounts what is about the account
 itself (OWN_PAGES) and `$SYS.REQ.USER.INFO`. Other subjects are ordinary ones there, as with nats-server.
 
-Answers are made one at a time, each followed by a pause as long as it took, so they take half of the node's time at
-most; requests that find the queue of their account full are refused.
+Answers are made one at a time, large ones in slices (api/monitor/steps.py), and what was made is followed by a pause as
+long as it took, so they take half of the node's time at most; requests that find the queue of their account full are
+refused.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from inspect import isawaitable
 from typing import Any, Final
 
 import attrs
@@ -18,8 +18,9 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.monitor.questions import ArgumentError, PageError, from_pairs, pairs_of
+from jetraft.api.monitor.steps import Pace, Steps, TooLargeError, json_parts
 from jetraft.api.outbox import PlaneOutbox
-from jetraft.api.system.answers import ACCOUNT_PAGES, OWN_PAGES, SERVER_PAGES, Answers, NoAnswerError
+from jetraft.api.system.answers import ACCOUNT_PAGES, OWN_PAGES, SERVER_PAGES, Answers, Made, NoAnswerError
 from jetraft.api.system.control import Control
 from jetraft.api.system.filters import ServerFilter
 from jetraft.api.system.head import ServerHead
@@ -45,6 +46,12 @@ def error_of(code: int, text: str) -> Document:
     return {"error": {"code": code, "description": text}}
 
 
+def written(made: Document | Steps[Document]) -> Steps[bytes]:
+    """The text of an answer."""
+    document = (yield from made) if isinstance(made, Generator) else made
+    return b"".join((yield from json_parts(document, is_indented=False)))
+
+
 @attrs.define(kw_only=True, eq=False)
 class SystemRequests:
     """Serves them. `system` is the name of the system account."""
@@ -62,8 +69,7 @@ class SystemRequests:
     _sinks: dict[str, tuple[int, int]] = attrs.field(factory=dict)  # by account
     _is_running: bool = False
     _idle: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)  # workers
-    _making: trio.Lock = attrs.field(factory=trio.Lock)
-    _next_at_s: float = 0.0  # trio's time
+    _pace: Pace = attrs.field(factory=Pace)
 
     def __attrs_post_init__(self) -> None:
         self.waiting = RequestLines(system=self.system)
@@ -141,7 +147,7 @@ class SystemRequests:
                 self._idle.unpark()
             else:
                 self.refused += 1
-                self._send(asked, {"server": self.head.next(), **error_of(TOO_MANY, "too many requests")})
+                self._send(asked, encode({"server": self.head.next(), **error_of(TOO_MANY, "too many requests")}))
 
     async def _work(self) -> None:
         while True:
@@ -150,49 +156,37 @@ class SystemRequests:
                 await self._idle.park()
                 continue
             try:
-                document = await self._document(asked)
+                body = await self._body(asked)
             except Exception:  # a bug in a page must not stop the server
                 log.exception("request on %s failed", asked.subject)
-                document = {"server": self.head.next(), **error_of(FAILED, "internal error")}
-            if document is not None:
-                self._send(asked, document)
+                body = encode({"server": self.head.next(), **error_of(FAILED, "internal error")})
+            if body is not None:
+                self._send(asked, body)
 
-    def _send(self, asked: SystemRequest, document: Document) -> None:
-        body = encode(document)
-        if len(body) > ANSWER_BYTES_MAX:
-            text = f"the answer has {len(body)} bytes, the limit is {ANSWER_BYTES_MAX}: ask for less (offset, limit)"
-            body = encode({"server": self.head.next(), **error_of(FAILED, text)})
+    def _send(self, asked: SystemRequest, body: bytes) -> None:
         self._outboxes[asked.account].send(asked.reply, payload=body)
         self.kick()
 
     # --- one request
 
-    async def _document(self, asked: SystemRequest) -> Document | None:
+    async def _body(self, asked: SystemRequest) -> bytes | None:
         """The whole answer; None when this server is not meant or has nothing to say."""
         try:
-            made = await self._in_turn(asked)
-            if isawaitable(made):
+            made = await self._pace.once(lambda: self._made(asked))
+            if not isinstance(made, dict | Generator):
                 made = await made
+            return await self._pace.finish(written(made), lambda: ANSWER_BYTES_MAX)
         except NoAnswerError:
             return None
         except ArgumentError as error:
-            return {"server": self.head.next(), **error_of(BAD_REQUEST, str(error))}
+            return encode({"server": self.head.next(), **error_of(BAD_REQUEST, str(error))})
         except PageError as error:
-            return {"server": self.head.next(), "data": None, **error_of(FAILED, str(error))}
-        return made
+            return encode({"server": self.head.next(), "data": None, **error_of(FAILED, str(error))})
+        except TooLargeError:
+            text = f"the answer has more than {ANSWER_BYTES_MAX} bytes: ask for less (offset, limit)"
+            return encode({"server": self.head.next(), **error_of(FAILED, text)})
 
-    async def _in_turn(self, asked: SystemRequest) -> Document | Awaitable[Document]:
-        """Make an answer, or begin one that waits for other nodes, when this server's share of time allows it."""
-        async with self._making:
-            await trio.sleep_until(self._next_at_s)
-            began_s = trio.current_time()
-            try:
-                return self._made(asked)
-            finally:
-                now_s = trio.current_time()
-                self._next_at_s = now_s + (now_s - began_s)
-
-    def _made(self, asked: SystemRequest) -> Document | Awaitable[Document]:
+    def _made(self, asked: SystemRequest) -> Made:
         if asked.subject == USER_INFO:
             return self._data(self.answers.user_info(asked.client, asked.account))
         words = asked.subject.split(".")
@@ -208,7 +202,7 @@ class SystemRequests:
             raise NoAnswerError
         return self._page(asked, page, pairs)
 
-    def _page(self, asked: SystemRequest, page: str, pairs: Object) -> Document | Awaitable[Document]:
+    def _page(self, asked: SystemRequest, page: str, pairs: Object) -> Made:
         words = asked.subject.split(".")
         if asked.account != self.system:
             own = self.answers.connz if page == "CONNZ" else self.answers.own_statz
@@ -248,11 +242,16 @@ class SystemRequests:
             return {"server": self.head.next(), **error_of(FAILED, str(error))}
         return {"server": self.head.next()}
 
-    def _data(self, data: Document | Awaitable[Document]) -> Document | Awaitable[Document]:
-        if isawaitable(data):
+    def _data(self, data: Made) -> Made:
+        if isinstance(data, Generator):
+            return self._gathered(data)
+        if not isinstance(data, dict):
             return self._awaited(data)
-        assert isinstance(data, dict)
         return {"server": self.head.next(), "data": data}
+
+    def _gathered(self, data: Steps[Document]) -> Steps[Document]:
+        found = yield from data
+        return {"server": self.head.next(), "data": found}
 
     async def _awaited(self, data: Awaitable[Document]) -> Document:
         return {"data": await data, "server": self.head.next()}

@@ -95,17 +95,17 @@ NUMBER_MIN: Final = -(1 << 63)
 NUMBER_MAX: Final = (1 << 64) - 1
 
 
-def encode(value: object) -> bytes:
-    """Compact JSON of a wire object, or of a dictionary of plain values.
+def encode(value: object, *, option: int = 0) -> bytes:
+    """JSON of a wire object, or of a dictionary of plain values; compact, unless `option` (of orjson) says otherwise.
 
     Never fails, because an answer is often encoded after the operation that it reports. Numbers above 64 bits, which no
     client can read, are clamped to 64 bits; unpaired surrogates become U+FFFD.
     """
     plain = value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else encode_object(value)
     try:
-        return orjson.dumps(plain)
+        return orjson.dumps(plain, option=option)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_encodable(plain))
+        return orjson.dumps(_encodable(plain), option=option)
 
 
 def _encodable(value: object) -> object:
