@@ -145,8 +145,8 @@ bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them re
 	$(BIN)/python -m tests.bench.active_consumers $(if $(SIZE),--size $(SIZE))
 	$(BIN)/python -m tests.bench.active_consumers --kind reference $(if $(SIZE),--size $(SIZE))
 
-bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1
-	$(BIN)/python -m tests.spark.bench $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
+bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1 ONLY=JSON
+	$(BIN)/python -m tests.spark.bench $(addprefix --only ,$(ONLY)) $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
 
 bench-gets: setup ## what a STREAM.MSG.GET costs on one node and on three, nats-server beside: GETS=n WINDOW=n RUNS=n
 	PYTHONPATH=src:. $(BIN)/python -m tests.bench.gets --gets $(or $(GETS),3000) --window $(or $(WINDOW),1) --runs $(or $(RUNS),1)

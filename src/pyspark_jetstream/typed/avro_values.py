@@ -21,6 +21,7 @@ from pyspark_jetstream.typed.shapes import (
     INT,
     LONG,
     TEXT,
+    Budget,
     Decoded,
     MisfitError,
     Shape,
@@ -91,9 +92,11 @@ class _Shapes:
     """Makes shapes of a schema; names stand for what was defined before them."""
 
     _named: dict[str, Any] = attrs.Factory(dict)
+    _budget: Budget = attrs.Factory(Budget)
 
     def of(self, schema: Any, path: str, within: tuple[str, ...], space: str = "") -> Shape:  # noqa: PLR0911  (a line for each kind)
         """The shape of a part; `within` are the records that it is part of, `space` their namespace."""
+        self._budget.take()
         if isinstance(schema, list):
             return self._union(schema, path, within, space)
         kind = schema["type"] if isinstance(schema, dict) else schema
@@ -108,13 +111,7 @@ class _Shapes:
             name = full_name(schema["name"], space)
             self._named[name] = (schema, name.rpartition(".")[0])
         if kind in {"record", "error"}:
-            if not schema["fields"]:
-                raise UnsupportedSchemaError(f"{path or '/'}: a record without fields")
-            inner = (*within, name)
-            parts = [
-                (one["name"], self.of(one["type"], f"{path}/{one['name']}", inner, space)) for one in schema["fields"]
-            ]
-            return Shape(fields=tuple(parts))
+            return self._record(schema, path, (*within, name), space)
         if kind in SCALARS:
             return SCALARS[kind]
         name = kind if kind in self._named else full_name(str(kind), space)
@@ -122,6 +119,12 @@ class _Shapes:
             raise UnsupportedSchemaError(f"{path or '/'}: the record {name} contains itself")
         definition, its_space = self._named[name]
         return self.of(definition, path, within, its_space)
+
+    def _record(self, schema: dict[str, Any], path: str, within: tuple[str, ...], space: str) -> Shape:
+        if not schema["fields"]:
+            raise UnsupportedSchemaError(f"{path or '/'}: a record without fields")
+        parts = [(one["name"], one["type"], f"{path}/{one['name']}") for one in schema["fields"]]
+        return Shape(fields=tuple((name, self.of(kind, place, within, space)) for name, kind, place in parts))
 
     def _union(self, branches: list[Any], path: str, within: tuple[str, ...], space: str) -> Shape:
         others = [one for one in branches if one != "null"]

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_jetstream.typed.shapes import ANY, DOUBLE, FLAG, LARGE, LONG, TEXT, Shape, UnsupportedSchemaError
+from pyspark_jetstream.typed.shapes import ANY, DOUBLE, FLAG, LARGE, LONG, TEXT, Budget, Shape, UnsupportedSchemaError
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 32  # the server judges no payload that is nested deeper
@@ -34,9 +34,11 @@ class _Shapes:
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
+        self._budget = Budget()
 
     def of(self, schema: Any, within: tuple[str, ...]) -> Shape:
         """The shape of a part; `within` are the references that led to it, and a mark for each level."""
+        self._budget.take()
         if not isinstance(schema, Mapping) or len(within) > DEPTH_MAX:
             return ANY
         if "$ref" in schema:

@@ -22,7 +22,7 @@ import pyarrow.json as pj
 
 from pyspark_jetstream.typed.shapes import BIG, Decoded, MisfitError, Shape, by_rows
 
-SUSPECT = r"\}\s*[^\s,\]}]"  # a second document; found within text too, which is read by halves then
+SUSPECT = r"\}\s*[^\s,\]}]"  # a second document; found within text too, which is then read in parts
 NO_NUMBERS = (b"NaN", b"Inf")  # the words that Arrow's reader takes for numbers
 NO_NUMBER = r"[:,\[]\s*-?[NI]"
 OBJECT = r"^[ \t\r\n]*\{"

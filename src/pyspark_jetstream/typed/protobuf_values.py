@@ -21,6 +21,7 @@ from pyspark_jetstream.typed.shapes import (
     INT,
     LONG,
     TEXT,
+    Budget,
     Decoded,
     MisfitError,
     Shape,
@@ -59,7 +60,7 @@ class ProtobufDecoder:
         except Exception as error:  # binascii, DecodeError, TypeError and KeyError: it was checked by the server
             raise UnsupportedSchemaError(f"not a FileDescriptorSet with a message {message}: {error}") from error
         self._class = message_factory.GetMessageClass(described)
-        shape, self._read = message_of(described, "", ())
+        shape, self._read = message_of(described, "", (), Budget())
         self.type = shape.type
 
     def decode(self, payloads: pa.Array) -> Decoded:
@@ -74,29 +75,29 @@ class ProtobufDecoder:
         return self._read(found)
 
 
-def message_of(described: Any, path: str, within: tuple[str, ...]) -> tuple[Shape, Reading]:
+def message_of(described: Any, path: str, within: tuple[str, ...], budget: Budget) -> tuple[Shape, Reading]:
     """Return the shape of a message type, and what makes a dictionary of a message. Raises UnsupportedSchemaError."""
     if described.full_name in within:
         raise UnsupportedSchemaError(f"{path}: the message {described.full_name} contains itself")
     if not described.fields:
         raise UnsupportedSchemaError(f"{path or '/'}: a message without fields")
     inner = (*within, described.full_name)
-    parts = {field.name: field_of(field, f"{path}/{field.name}", inner) for field in described.fields}
+    parts = {field.name: field_of(field, f"{path}/{field.name}", inner, budget) for field in described.fields}
     readings = [(name, reading) for name, (_, reading) in parts.items()]
     shape = Shape(fields=tuple((name, found) for name, (found, _) in parts.items()))
     return shape, lambda message: {name: reading(message) for name, reading in readings}
 
 
-def field_of(field: Any, path: str, within: tuple[str, ...]) -> tuple[Shape, Reading]:
+def field_of(field: Any, path: str, within: tuple[str, ...], budget: Budget) -> tuple[Shape, Reading]:
     """Return the shape of a field, and what takes its value from a message."""
     name = field.name
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        shape, inner = value_of(entry.fields_by_name["value"], path, within)
+        shape, inner = value_of(entry.fields_by_name["value"], path, within, budget)
         return Shape(item=shape, is_map=True), lambda message: [
             (_key(key), inner(one)) for key, one in getattr(message, name).items()
         ]
-    shape, inner = value_of(field, path, within)
+    shape, inner = value_of(field, path, within, budget)
     if field.is_repeated:
         return Shape(item=shape), lambda message: [inner(one) for one in getattr(message, name)]
     if field.has_presence:
@@ -104,10 +105,11 @@ def field_of(field: Any, path: str, within: tuple[str, ...]) -> tuple[Shape, Rea
     return shape, lambda message: inner(getattr(message, name))
 
 
-def value_of(field: Any, path: str, within: tuple[str, ...]) -> tuple[Shape, Reading]:
+def value_of(field: Any, path: str, within: tuple[str, ...], budget: Budget) -> tuple[Shape, Reading]:
     """Return the shape of one value of a field, and what converts it for Arrow."""
+    budget.take()
     if field.message_type is not None:
-        return message_of(field.message_type, path, within)
+        return message_of(field.message_type, path, within, budget)
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return TEXT, lambda number: names.get(number, str(number))

@@ -19,6 +19,25 @@ class UnsupportedSchemaError(ValueError):
     """A schema has no type of columns; the text has the path and the reason."""
 
 
+# A schema of 32 KiB may name a type in many places, each of which has its fields again. Spark plans each field.
+SHAPES_MAX = 10_000
+
+
+@attrs.define(slots=True)
+class Budget:
+    """How many shapes one schema may still have."""
+
+    left: int = SHAPES_MAX
+
+    def take(self) -> None:
+        """One more. Raises UnsupportedSchemaError."""
+        self.left -= 1
+        if self.left < 0:
+            raise UnsupportedSchemaError(
+                f"it has more than {SHAPES_MAX:,} fields, with those of the types that it refers to"
+            )
+
+
 @attrs.frozen(slots=True)
 class Shape:
     """A type: one of Arrow that has no parts, or an object, a list, a map, or any JSON as text."""

@@ -157,6 +157,25 @@ def test_protobuf_messages_are_those_that_were_written() -> None:
     assert found.faults == [(3, "not a message shop.Order (DecodeError)")]
 
 
+def test_binary_schemas_that_name_types_again_and_again_are_bounded() -> None:
+    kind: Any = "long"
+    for level in range(30):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": kind if level == 0 else f"R{level - 1}"}]
+        kind = {"type": "record", "name": f"R{level}", "fields": fields}
+    with pytest.raises(UnsupportedSchemaError, match="more than 10,000 fields"):
+        AvroDecoder(json.dumps(kind))
+    file = descriptor_pb2.FileDescriptorProto(name="wide.proto", syntax="proto3")
+    for level in range(30):
+        message = file.message_type.add(name=f"R{level}")
+        for number, name in enumerate("ab", 1):
+            wide = message.field.add(name=name, number=number, label=ONE)
+            wide.type, wide.type_name = Field.TYPE_MESSAGE, f".R{level + 1}"
+    file.message_type.add(name="R30").field.add(name="a", number=1, type=Field.TYPE_INT64, label=ONE)
+    text = base64.b64encode(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()).decode()
+    with pytest.raises(UnsupportedSchemaError, match="more than 10,000 fields"):
+        ProtobufDecoder(text, "R0")
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [

@@ -252,6 +252,12 @@ def test_open_fields_are_their_json_and_maps_have_any_key() -> None:
     }
 
 
+def test_a_schema_that_names_types_again_and_again_is_bounded() -> None:
+    levels = {f"l{n}": {"properties": {side: {"$ref": f"#/$defs/l{n + 1}"} for side in "ab"}} for n in range(30)}
+    with pytest.raises(UnsupportedSchemaError, match="more than 10,000 fields"):
+        json_shape(json.dumps({"properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": levels}))
+
+
 @pytest.mark.parametrize("schema", ["{", '{"type":"integer"}', '{"type":"object"}', "true", "[1]"])
 def test_a_schema_without_named_fields_gives_no_columns(schema: str) -> None:
     with pytest.raises(UnsupportedSchemaError):
