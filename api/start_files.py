@@ -43,7 +43,7 @@ class StartFiles:
                 name: [f"{scheme}://{join_host_port(address, port)}" for address in local_addresses(host)]
                 for name, (scheme, host, port) in addresses.items()
             }
-            path = Path(self.ports_file_dir) / f"{Path(sys.argv[0]).name or 'jetraft'}_{os.getpid()}.ports"
+            path = Path(self.ports_file_dir) / f"{program_name(sys.argv[0])}_{os.getpid()}.ports"
             temporary = path.with_suffix(".ports.tmp")
             try:
                 _write(temporary, json.dumps(document))
@@ -57,6 +57,12 @@ class StartFiles:
         for path in self.written:
             with suppress(OSError):
                 path.unlink()
+
+
+def program_name(path: str) -> str:
+    """The name that the server was started by; of `python -m jetraft`, which names a file of the package, jetraft."""
+    name = Path(path).name
+    return "jetraft" if name in ("", "__main__.py") else name
 
 
 def _write(path: Path, text: str) -> None:

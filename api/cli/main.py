@@ -69,6 +69,15 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
     os._exit(status)  # all is closed and written: taking the interpreter apart would keep the process for 20 ms more
 
 
+def version_text(program: str) -> str:
+    """What this is, and what clients may take it for. Put in nats-server's place, it first says what scripts read."""
+    from jetraft.store.model.versioning import SERVER_VERSION  # noqa: PLC0415
+
+    if program == "nats-server":
+        return f"nats-server: v{SERVER_VERSION}\njetraft: v{__version__}\n"
+    return f"jetraft: v{__version__}\ncompatible with nats-server: v{SERVER_VERSION}\n"
+
+
 def options_of(arguments: Sequence[str]) -> Options:
     """The options that the command line and its file ask for. Raises FlagError, OptionsError."""
     return build_options(settings_of(arguments))
@@ -114,7 +123,7 @@ def main(  # noqa: PLR0911  (one for each way to end)
             sys.stdout.write(usage())
             return 0
         if settings.get("version"):
-            sys.stdout.write(f"jetraft: v{__version__}\n")
+            sys.stdout.write(version_text(Path(sys.argv[0]).name))
             return 0
         if settings.get("signal"):
             from jetraft.api.cli.signals import send  # noqa: PLC0415

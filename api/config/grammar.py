@@ -29,6 +29,9 @@ KEY_END = frozenset(" \t\r\n=:{#")
 TRUE = frozenset({"true", "yes", "on"})
 FALSE = frozenset({"false", "no", "off"})
 
+ENDS_IN = 'Expected {} terminator "," or {} terminator "{}", but got \'{}\' instead.'  # as nats-server's lexer says it
+ALLOWED_ESCAPES = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
+
 ReadFile = Callable[[str], str]
 
 
@@ -85,9 +88,10 @@ class Parser:
     scopes: list[Table] = attrs.field(factory=list)
     looking_up: frozenset[str] = frozenset()
 
-    def error(self, text: str) -> ConfigError:
-        """Return an error at the current place."""
-        return ConfigError(f"{self.place(self.at)}: {text}")
+    def error(self, text: str, theirs: str = "") -> ConfigError:
+        """Return an error at the current place, with the words that nats-server has for it, which scripts look for."""
+        known = f": Parse error on line {self.text.count(chr(10), 0, self.at) + 1}: '{theirs}'" if theirs else ""
+        return ConfigError(f"{self.place(self.at)}: {text}{known}")
 
     def place(self, at: int) -> str:
         """Return `file:line:column` of an offset; lines and columns start at 1."""
@@ -132,16 +136,24 @@ class Parser:
             self.skip(",;")
             if not self.peek():
                 if end:
-                    raise self.error("unexpected end of file inside a map")
+                    raise self.error("unexpected end of file inside a map", self._ended_map())
                 break
             if self.peek() == end:
                 self.at += 1
                 break
             if self.peek() in "}])":
-                raise self.error(f"unexpected {self.peek()!r}")
+                theirs = ENDS_IN.format("a map value", "a map", "}", self.peek()) if len(self.scopes) > 1 else ""
+                raise self.error(f"unexpected {self.peek()!r}", theirs)
             self.pair(scope)
         self.scopes.pop()
         return scope
+
+    def _ended_map(self) -> str:
+        """nats-server tells a value that the end cuts off from a map that lacks its brace, which the outermost may."""
+        if len(self.scopes) == 1:
+            return ""
+        ends = ENDS_IN.format("a map value", "a map", "}", " ")
+        return "Unexpected EOF processing map." if self.text.endswith("\n") else ends
 
     def pair(self, scope: Table) -> None:
         """Parse one key and its value, or an include."""
@@ -167,7 +179,8 @@ class Parser:
         while self.peek() and self.peek() not in KEY_END:
             self.at += 1
         if self.at == start:
-            raise self.error(f"expected a key, found {self.peek()!r}")
+            found = self.peek()
+            raise self.error(f"expected a key, found {found!r}", f"Unexpected key separator '{found}'")
         return self.text[start : self.at]
 
     def value(self) -> Any:
@@ -187,7 +200,7 @@ class Parser:
             self.at += 1
         word = self.text[start : self.at]
         if not word:
-            raise self.error("expected a value")
+            raise self.error("expected a value", "" if self.peek() else "Expected value but found new line")
         # A bcrypt hash starts with a dollar sign and is a plain string.
         return self.variable(word[1:]) if word.startswith("$") and not word.startswith("$2") else typed(word)
 
@@ -198,7 +211,9 @@ class Parser:
         while True:
             self.skip(",")
             if not self.peek():
-                raise self.error("unexpected end of file inside an array")
+                raise self.error(
+                    "unexpected end of file inside an array", ENDS_IN.format("an array value", "an array", "]", " ")
+                )
             if self.peek() == "]":
                 self.at += 1
                 return values
@@ -216,7 +231,7 @@ class Parser:
         while True:
             char = self.peek()
             if not char:
-                raise self.error("a quoted string does not end")
+                raise self.error("a quoted string does not end", "Unexpected EOF.")
             self.at += 1
             if char == quote:
                 return "".join(parts)
@@ -234,16 +249,18 @@ class Parser:
             try:
                 return chr(int(digits, 16))
             except ValueError:
-                raise self.error(f"invalid escape \\x{digits}") from None
+                theirs = f"Expected two hexadecimal digits after '\\x', but got '{digits}'"
+                raise self.error(f"invalid escape \\x{digits}", theirs) from None
         if char not in ESCAPES:
-            raise self.error(f"invalid escape \\{char}")
+            raise self.error(f"invalid escape \\{char}", f"Invalid escape character '{char}'. {ALLOWED_ESCAPES}")
         return ESCAPES[char]
 
     def block(self) -> str:
         """Parse a text between parentheses, the closing one at the start of a line."""
         end = self.text.find("\n)", self.at)
         if end < 0:
-            raise self.error("a block does not end")
+            self.at = len(self.text)
+            raise self.error("a block does not end", "Unexpected EOF processing block.")
         body, self.at = self.text[self.at + 1 : end], end + 2
         return body.removeprefix("\n")
 

@@ -25,7 +25,7 @@ from jetraft.api.config.values import texts
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.versioning import SERVER_VERSION
 
-DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\n(.+)(?:\n\s*-{3,}[^\n]*-{3,}\n)")
+DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\n(.+)\n\s*-{3,}[^\n]*-{3,}")
 VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 STARTS_WITH: Final = "eyJ"
 

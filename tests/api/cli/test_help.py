@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.cli.main import COMMANDS, command
+from jetraft import __version__
+from jetraft.api.cli.main import COMMANDS, command, version_text
 from jetraft.api.config.flags import help_text
+from jetraft.store.model.versioning import SERVER_VERSION
+
+
+def test_put_in_the_place_of_nats_server_it_first_says_what_scripts_read() -> None:
+    assert version_text("jetraft").splitlines()[0] == f"jetraft: v{__version__}"
+    theirs, ours = version_text("nats-server").splitlines()
+    assert (theirs, ours) == (f"nats-server: v{SERVER_VERSION}", f"jetraft: v{__version__}")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

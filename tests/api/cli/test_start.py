@@ -254,6 +254,7 @@ def test_the_starter_finds_pid_and_ports_and_they_go_with_the_server(tmp_path: P
     with Server("jetraft", directory=tmp_path, flags=flags) as server:
         assert int((tmp_path / "pid").read_text()) == server.running.pid
         (ports,) = tmp_path.glob("*.ports")
+        assert ports.name == f"jetraft_{server.running.pid}.ports"
         assert json.loads(ports.read_text()) == {
             "nats": [server.url],
             "monitoring": [f"http://{HOST}:{server.http_port}"],
