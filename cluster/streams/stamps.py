@@ -56,6 +56,9 @@ class StampClock:
         passed_ns = at_ns - self._told_at_ns
         slewed_ns, told_ns = passed_ns // SLEW_PART, self._told_ns + passed_ns
         # As the node's clock says, between the slowest and the fastest that this clock may go.
-        self._told_ns = min(max(unix_ns, told_ns - slewed_ns), told_ns + slewed_ns)
+        if told_ns - slewed_ns <= unix_ns <= told_ns + slewed_ns:
+            self._told_ns = unix_ns
+        else:
+            self._told_ns = told_ns - slewed_ns if unix_ns < told_ns else told_ns + slewed_ns
         self._told_at_ns = at_ns
         return self._told_ns

@@ -107,8 +107,10 @@ class SteadyClock:
         )
 
     def _offset_at(self, counted_ns: int) -> int:
-        most_ns = (counted_ns - self._from_ns) // SLEW_PART
-        return self._offset_ns + min(max(self._correction_ns, -most_ns), most_ns)
+        most_ns, correction_ns = (counted_ns - self._from_ns) // SLEW_PART, self._correction_ns
+        if -most_ns <= correction_ns <= most_ns:  # after a while
+            return self._offset_ns + correction_ns
+        return self._offset_ns + (most_ns if correction_ns > 0 else -most_ns)
 
     def _set(self, own_ns: int, agreed_ns: int | None, peers: Sequence[ClockReading], *, nodes: int) -> None:
         """Set the clock from peers whose clock is set, otherwise from the majority, otherwise to the median."""

@@ -233,7 +233,8 @@ class StreamLeadership:
                 self._acks_behind_copies.append(acks)
             elif acks:
                 self._acks.send(acks)
-            self._republish(publish.records.first_seq, publish.records)
+            if self._republisher is not None:
+                self._republish(publish.records.first_seq, publish.records)
 
     def mirrored(self, first_seq: int, records: bytes) -> None:
         """Records of a mirror are committed, and not applied yet."""
