@@ -17,6 +17,7 @@ from trio.testing import MockClock
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.machine import StreamMachine
+from jetraft.cluster.upkeep import quarantine
 from jetraft.cluster.upkeep.sweeping import Sweeper
 from jetraft.store.blocks import parity
 from jetraft.store.blocks.block import Block
@@ -25,18 +26,19 @@ from jetraft.store.frames._frame import scan as scan_frames
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity
 from jetraft.store.ledger import legacy
 from jetraft.store.ledger.expected import Expected
-from jetraft.store.log import erasure, recovery, retained_checkpoints, scrub, tail
+from jetraft.store.log import erasure, recovery, retained_checkpoints, scrub, tail, write_queue
 from jetraft.store.log.durability import Durability
 from jetraft.store.log.start import LogOptions
 from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.stream import stream_store
 from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.cluster.state import test_local_damage, test_machine
-from tests.cluster.upkeep import test_sweeping
+from tests.cluster.upkeep import test_quarantine, test_sweeping
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.blocks import test_damage_scan
 from tests.store.disk import test_copies
 from tests.store.log import (
+    test_erasure,
     test_local_loss,
     test_log_parts,
     test_mended_blocks,
@@ -105,6 +107,12 @@ def _keyed() -> Replica:
     replica.publish([(b"keep.%d" % key, b"", b"kept number %d" % key) for key in range(4)])
     test_local_loss.write(replica, rounds=30)
     return replica
+
+
+def _kept_though_whole() -> None:
+    """What the test of the quarantine asks, of the module that the mutation changes."""
+    for copy in (test_quarantine.LOG, test_quarantine.BYTES):
+        assert quarantine.why_superfluous(copy, test_quarantine.WHOLE, 1) == "the replica here is whole again"
 
 
 def _erased_over_an_unreadable_disk() -> None:
@@ -278,6 +286,24 @@ MUTATIONS: Final = (
         test_machine.test_a_work_queue_message_goes_with_its_ack,
     ),
     Mutation("S19", "applying raises what it meets", _errors_of_apply_are_raised, _erased_over_an_unreadable_disk),
+    Mutation(
+        "S20",
+        "an erasure passes over copies of damaged bytes",
+        _setting(write_queue, "_add_removal_of_copies", lambda *_: None),
+        test_erasure.test_what_is_erased_does_not_stay_in_copies_of_damaged_bytes,
+    ),
+    Mutation(
+        "S20",
+        "headers of applications stay beside those that a replay reads",
+        _setting(erasure, "_without_foreign", lambda hdr: hdr),
+        test_erasure.test_headers_that_a_replay_reads_are_kept_and_no_others,
+    ),
+    Mutation(
+        "S20",
+        "a copy is kept though the replica is whole again",
+        _setting(quarantine, "why_superfluous", lambda *_: None),
+        _kept_though_whole,
+    ),
 )
 
 ELSEWHERE: Final = {  # rule -> what happens instead, in tests/crash_states/mutations.py and damaged_lives.py

@@ -12,7 +12,7 @@ from jetraft.api.http_gateway.requests import is_own_host
 from jetraft.api.monitor.web_request import WebRequest
 
 MARK = "x-jetraft-dashboard"  # the header of requests that act
-SAME_SITE = frozenset(("", "none", "same-origin"))  # of Sec-Fetch-MonitorSite; old browsers send none
+SAME_SITE = frozenset(("", "none", "same-origin"))  # of Sec-Fetch-Site; old browsers send none
 
 
 def is_cross_site(asked: WebRequest) -> bool:
