@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.group_spec import ReplicaLag
-from jetraft.store.model.ids import NodeId
+from jetraft.store.model.ids import GroupId, NodeId
 
 TRANSFERS_AT_ONCE: Final = 32  # some 20 ms on a machine at rest, which serves a publisher in between
 
@@ -58,6 +58,14 @@ class Handed(LedGroup, Protocol):
     def is_leader(self) -> bool:
         """Whether this node leads it."""
 
+    @property
+    def group_id(self) -> GroupId:
+        """Which group it is."""
+
+    @property
+    def term(self) -> int:
+        """Its term."""
+
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership over; whether that has begun."""
 
@@ -65,18 +73,32 @@ class Handed(LedGroup, Protocol):
 G = TypeVar("G", bound=Handed)
 
 
-def hand_over(groups: Iterable[G], is_handed: Callable[[G], bool]) -> bool:
-    """Hand over some of the groups that this node leads and others can; whether any transfer runs (`is_handed`).
+class HandingOver(Generic[G]):
+    """Hands over all that a stopping node leads. `is_handed` says whether a transfer of a group runs.
 
-    To be called again until none does. A few at a time: each is an election with two fsyncs, and a group is silent from
-    the beginning of its transfer to the end, so the others had better go on serving until it is their turn.
+    A group that comes back in a later term was handed back by a node that stops too: it stays. Nodes that are stopped
+    together would hand it to each other until the last of them has gone.
     """
-    all_groups = list(groups)
-    led = [group for group in all_groups if group.is_leader and len(group.configuration.members) > 1]
-    candidates, running = TransferCandidates(all_groups), sum(map(is_handed, led))
-    for group in led:
-        if running >= TRANSFERS_AT_ONCE:
-            break
-        if not is_handed(group) and group.transfer_leadership(candidates.choose(group)):
-            running += 1
-    return running > 0
+
+    def __init__(self, is_handed: Callable[[G], bool]) -> None:
+        self._is_handed = is_handed
+        self._handed_in: dict[GroupId, int] = {}  # term in which a transfer began
+
+    def step(self, groups: Iterable[G]) -> bool:
+        """Hand over some of the groups that this node leads and others can; whether any transfer runs.
+
+        To be called again until none does. A few at a time: each is an election with two fsyncs, and a group is silent
+        from the beginning of its transfer to the end, so the others had better go on serving until it is their turn.
+        """
+        all_groups = list(groups)
+        led = [group for group in all_groups if group.is_leader and len(group.configuration.members) > 1]
+        candidates, running = TransferCandidates(all_groups), sum(map(self._is_handed, led))
+        for group in led:
+            if running >= TRANSFERS_AT_ONCE:
+                break
+            if self._is_handed(group) or self._handed_in.get(group.group_id, group.term) < group.term:
+                continue
+            if group.transfer_leadership(candidates.choose(group)):
+                self._handed_in[group.group_id] = group.term
+                running += 1
+        return running > 0

@@ -38,7 +38,7 @@ from jetraft.raft.engine.port import EngineFactory
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Links, Manager
-from jetraft.raft.transfer_candidates import hand_over
+from jetraft.raft.transfer_candidates import HandingOver
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import seal
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from jetraft.api.jetstream.dashboard import DashboardLists
     from jetraft.api.jetstream.prompt_gets import PromptCalls
     from jetraft.cluster.upkeep.retreat import Retreat
+    from jetraft.raft.group import Group
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
 
 STOP_S = 2.0  # how long `stop` waits for the disk
@@ -178,6 +179,7 @@ class JetStreamNode:
     ) -> None:
         self._setting = setting
         self._mesh = mesh
+        self._handing_over: HandingOver[Group] = HandingOver(lambda group: not group.core.accepts_proposals)
         self._retreat: Retreat | None = None  # where leaders move away from a node that does not reach its hub
         self._reactor = reactor
         self._clock = clock
@@ -315,7 +317,7 @@ class JetStreamNode:
 
         Also while a new leader has yet to fetch what clients have published meanwhile.
         """
-        is_running = hand_over(self.manager.groups.values(), lambda group: not group.core.accepts_proposals)
+        is_running = self._handing_over.step(self.manager.groups.values())
         self._reactor.end_turn()
         return is_running or self.node.is_waited_for
 

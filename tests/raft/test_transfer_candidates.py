@@ -6,10 +6,11 @@ import attrs
 
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.group_spec import ReplicaLag
-from jetraft.raft.transfer_candidates import TRANSFERS_AT_ONCE, TransferCandidates, hand_over
-from jetraft.store.model.ids import NodeId
+from jetraft.raft.transfer_candidates import TRANSFERS_AT_ONCE, HandingOver, TransferCandidates
+from jetraft.store.model.ids import GroupId, NodeId
 
 A, B, C = (NodeId(name) for name in "abc")
+GROUP = GroupId("g")
 
 
 @attrs.define(eq=False)
@@ -58,8 +59,10 @@ def test_who_is_not_fit_inherits_nothing() -> None:
 class Moving(Led):
     """A group whose leadership is about to move."""
 
+    group_id: GroupId = GROUP
     is_leader: bool = True
     to: NodeId | None = None
+    term: int = 1
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
         self.to = to
@@ -71,9 +74,9 @@ class Moving(Led):
 
 
 def test_a_server_that_stops_hands_over_a_few_groups_at_a_time_and_the_others_serve_on() -> None:
-    groups = [Moving() for _ in range(3 * TRANSFERS_AT_ONCE)]
-    waves = 0
-    while hand_over(groups, lambda group: group.is_moving):
+    groups = [Moving(group_id=GroupId(f"g{number}")) for number in range(3 * TRANSFERS_AT_ONCE)]
+    waves, handing_over = 0, HandingOver[Moving](lambda group: group.is_moving)
+    while handing_over.step(groups):
         waves += 1
         moving = [group for group in groups if group.is_moving]
         assert len(moving) <= TRANSFERS_AT_ONCE
@@ -93,7 +96,21 @@ def test_a_group_that_nobody_can_take_holds_up_nothing() -> None:
             del to
             return False
 
-    stuck, moving = Stuck(), Moving()
-    assert hand_over([stuck, moving], lambda group: group.is_moving)
+    stuck, moving = Stuck(group_id=GroupId("stuck")), Moving()
+    handing_over = HandingOver[Moving](lambda group: group.is_moving)
+    assert handing_over.step([stuck, moving])
     moving.is_leader = False
-    assert not hand_over([stuck, moving], lambda group: group.is_moving)
+    assert not handing_over.step([stuck, moving])
+
+
+def test_a_group_that_comes_back_is_not_handed_over_again() -> None:
+    """Servers that are stopped together would hand it to each other: each time an election, and silence."""
+    group, handing_over = Moving(), HandingOver[Moving](lambda group: group.is_moving)
+    assert handing_over.step([group])
+    group.to = None
+    assert handing_over.step([group]), "the transfer has failed: it is tried again"
+    group.is_leader = False
+    assert not handing_over.step([group])
+    group.is_leader, group.to, group.term = True, None, 3
+    assert not handing_over.step([group])
+    assert group.to is None
