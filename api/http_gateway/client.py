@@ -65,7 +65,7 @@ class GatewayClient:
             try:
                 await client._until_pong()
             except RefusedRequestError as refused:
-                if login.has_jwt and refused.status == UNAUTHORIZED:
+                if login.has_bearer and refused.status == UNAUTHORIZED:
                     raise RefusedRequestError(UNAUTHORIZED, refused.reason + JWT_HINT) from refused
                 raise
         if scope.cancelled_caught:

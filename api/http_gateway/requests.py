@@ -76,9 +76,10 @@ class Login:
     fields: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
 
     @property
-    def has_jwt(self) -> bool:
-        """Whether it is the token of a user."""
-        return any(name == "jwt" for name, _ in self.fields)
+    def has_bearer(self) -> bool:
+        """Whether it is the token of a user without a signature."""
+        names = {name for name, _ in self.fields}
+        return "jwt" in names and "sig" not in names
 
 
 def login_of(authorization: str, *, has_operators: bool = False) -> Login:

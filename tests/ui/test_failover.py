@@ -7,6 +7,7 @@ import pytest
 
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
+from tests.harness.server import Server
 from tests.ui.browser import PHONE, Window
 
 pytestmark = pytest.mark.browser
@@ -37,6 +38,7 @@ def test_a_failover_is_seen_without_a_reload(browser: Any, tmp_path: Path) -> No
             window.see(f"{leader} cannot be reached from this node")
             cluster.named(leader).start()
             window.see(f"{leader} is reached again")
+            window.picture("dashboard-events")
             window.page.get_by_role("link", name="Streams").click()
             window.wait(
                 "document.querySelector('.chip.down') === null && document.querySelectorAll('.chip').length === 3"
@@ -79,37 +81,42 @@ def test_pictures_for_the_documents(browser: Any, tmp_path: Path) -> None:
         with RawClient(cluster[0].address) as first:
             fill(first)
             leader = cluster.named(first.api("STREAM.INFO.ORDERS")["cluster"]["leader"])
-        client = RawClient(leader.address, name="shop")
-        with Window(browser, leader) as window:
-            window.go("streams").see("ORDERS")
-            load(client, window, STEPS)
-            window.picture("dashboard-streams")
-            window.page.get_by_role("link", name="Overview").click()
-            load(client, window, STEPS)
-            window.picture("dashboard-overview")
-            for view in ("consumers", "connections", "accounts", "raft", "events"):
-                window.page.locator(f"nav a[data-view='{view}']").click()
-                load(client, window, 6)
-                window.picture(f"dashboard-{view}")
-            window.go("stream/%24G/ORDERS").page.get_by_role("button", name="Sign in").first.click()
-            window.page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
-            window.see("orders.eu")
-            load(client, window, 20)
-            window.picture("dashboard-stream")
-            window.page.get_by_role("region", name="Message viewer").scroll_into_view_if_needed()
-            window.run('document.querySelector("[aria-label=\\"Message viewer\\"]").scrollIntoView()')
-            window.picture("dashboard-message")
-            window.page.get_by_role("button", name="Edit").click()
-            box = window.page.get_by_role("dialog")
-            text = box.get_by_label("Configuration as JSON")
-            text.fill(text.input_value().replace('"max_age": 0', '"max_age": 86400000000000'))
-            box.get_by_role("button", name="Show changes").click()
-            window.picture("dashboard-edit")
-        with Window(browser, leader, scheme="dark") as window:
-            window.go("overview").see("Nodes of the cluster")
-            load(client, window, 30)
-            window.picture("dashboard-dark")
-        with Window(browser, leader, size=PHONE) as window:
-            window.go("streams").see("ORDERS")
-            load(client, window, 8)
-            window.picture("dashboard-phone")
+        with RawClient(leader.address, name="shop") as client:
+            photograph(browser, leader, client)
+
+
+def photograph(browser: Any, leader: Server, client: RawClient) -> None:
+    """Every view, with load."""
+    with Window(browser, leader) as window:
+        window.go("streams").see("ORDERS")
+        load(client, window, STEPS)
+        window.picture("dashboard-streams")
+        window.page.get_by_role("link", name="Overview").click()
+        load(client, window, STEPS)
+        window.picture("dashboard-overview")
+        for view in ("consumers", "connections", "accounts", "raft"):
+            window.page.locator(f"nav a[data-view='{view}']").click()
+            load(client, window, 6)
+            window.picture(f"dashboard-{view}")
+        window.go("stream/%24G/ORDERS").page.get_by_role("button", name="Sign in").first.click()
+        window.page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
+        window.see("orders.eu")
+        load(client, window, 20)
+        window.picture("dashboard-stream")
+        window.page.get_by_role("region", name="Message viewer").scroll_into_view_if_needed()
+        window.run('document.querySelector("[aria-label=\\"Message viewer\\"]").scrollIntoView()')
+        window.picture("dashboard-message")
+        window.page.get_by_role("button", name="Edit").click()
+        box = window.page.get_by_role("dialog")
+        text = box.get_by_label("Configuration as JSON")
+        text.fill(text.input_value().replace('"max_age": 0', '"max_age": 86400000000000'))
+        box.get_by_role("button", name="Show changes").click()
+        window.picture("dashboard-edit")
+    with Window(browser, leader, scheme="dark") as window:
+        window.go("overview").see("Nodes of the cluster")
+        load(client, window, 30)
+        window.picture("dashboard-dark")
+    with Window(browser, leader, size=PHONE) as window:
+        window.go("streams").see("ORDERS")
+        load(client, window, 8)
+        window.picture("dashboard-phone")

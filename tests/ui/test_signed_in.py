@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+from tests.harness.tokens import JETSTREAM, Keys, TokenOperator
 from tests.ui.browser import Window
 
 pytestmark = pytest.mark.browser
@@ -217,3 +220,36 @@ def test_signing_out_takes_the_rights_away(browser: Any, server: Server) -> None
         status = "fetch('ui/request', {method: 'POST', body: '{}', headers: {'Content-Type': 'application/json', "
         status += "'X-Jetraft-Dashboard': '1'}}).then((answer) => answer.status)"
         assert window.run(status) == 401
+
+
+def test_a_user_of_the_system_account_sees_the_figures_of_all_nodes(browser: Any, tmp_path: Path) -> None:
+    with Cluster("jetraft", 3, directory=tmp_path, config=USERS) as cluster, Window(browser, cluster[0]) as window:
+        window.go("overview").see("A user of the system account")
+        others = "[...document.querySelectorAll('.t-nodes .vt-row')].map((row) => row.children[7].textContent)"
+        assert window.run(others)[1:] == ["\N{EN DASH}", "\N{EN DASH}"]
+        window.sign_in("sys", "sys")
+        window.wait(f"{others}.every((text) => text.endsWith('MiB'))")
+        window.wait("[...document.querySelectorAll('.t-nodes .pill')].every((pill) => pill.textContent === 'current')")
+
+
+@pytest.mark.parametrize("kind", ["credentials", "seed"])
+def test_a_key_signs_in_and_stays_in_the_browser(browser: Any, tmp_path: Path, kind: str) -> None:
+    operator = TokenOperator()
+    system, account = operator.account("SYS"), operator.account("A", limits=JETSTREAM)
+    user = account.user()
+    config = operator.config(system, account)
+    text, name = user.creds, user.keys.public
+    if kind == "seed":
+        keys = Keys.new("user")
+        config, text, name = f"accounts {{ A: {{ users: [ {{ nkey: {keys.public} }} ] }} }}", keys.seed, keys.public
+    (tmp_path / "user.creds").write_text(text, encoding="utf-8")
+    sent: list[str] = []
+    with Server("jetraft", directory=tmp_path, config=config) as server, Window(browser, server) as window:
+        window.page.on("request", lambda request: sent.append(request.post_data or ""))
+        window.go("overview").page.get_by_role("button", name="Sign in").click()
+        box = window.page.get_by_role("dialog")
+        box.get_by_label("Credentials file").set_input_files(str(tmp_path / "user.creds"))
+        box.get_by_role("button", name="Sign in").click()
+        window.see(name, "header")
+        seed = user.keys.seed if kind == "credentials" else text
+        assert not any(seed in body for body in sent)

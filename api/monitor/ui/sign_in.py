@@ -32,7 +32,12 @@ LIFE_S: Final = 8 * 3600.0  # a day of work
 IDLE_S: Final = 30 * 60.0
 SWEEP_S: Final = 10.0
 TOKEN_BYTES: Final = 32
-FIELDS: Final[Mapping[str, str]] = {"user": "user", "pass": "pass", "token": "auth_token", "jwt": "jwt"}  # -> CONNECT
+FIELDS: Final[Mapping[str, str]] = {  # of a login -> of CONNECT
+    "user": "user", "pass": "pass", "token": "auth_token", "jwt": "jwt", "nkey": "nkey", "sig": "sig",
+}  # fmt: skip
+TICKET: Final = "ticket"
+CHALLENGES_MAX: Final = 8  # that wait for their signature, which a browser makes at once; the oldest gives way
+CHALLENGE_S: Final = 10.0  # longer than the time in which a client names itself (authorization { timeout })
 NAME: Final = "dashboard"  # of the connection, on /connz and in advisories
 
 
@@ -63,6 +68,15 @@ class SignIn:
         return self.client.is_over or now_s >= self.ends_s or now_s - self.used_s >= IDLE_S
 
 
+@attrs.frozen(eq=False)
+class Challenge:
+    """A connection whose nonce a browser signs."""
+
+    stream: trio.SocketStream
+    session: Session
+    ends_s: float
+
+
 @attrs.define(eq=False)
 class SignIns:
     """All of them."""
@@ -75,6 +89,7 @@ class SignIns:
         factory=lambda: AddressShare(places=SIGN_INS_MAX, per_address_max=PER_ADDRESS_MAX)
     )
     _by_digest: dict[bytes, SignIn] = attrs.field(factory=dict)
+    _challenges: dict[bytes, Challenge] = attrs.field(factory=dict)  # the oldest first
     _logins: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(LOGINS_AT_ONCE))
     _nursery: trio.Nursery | None = None
 
@@ -91,6 +106,9 @@ class SignIns:
                 for digest, found in list(self._by_digest.items()):
                     if found.is_over:
                         self._end(digest)
+                for digest, challenge in list(self._challenges.items()):
+                    if trio.current_time() >= challenge.ends_s:
+                        await trio.aclose_forcefully(self._challenges.pop(digest).stream)
 
     def of(self, asked: WebRequest) -> SignIn | None:
         """The sign-in of a request. It counts as used now."""
@@ -125,7 +143,8 @@ class SignIns:
         needs = self.door.sessions.auth_required
         has_operators = self.door.sessions.options.trust is not None
         why = self.why_not(asked, has_login=needs)
-        return answer({"signed_in": False, "needs_login": needs, "has_operators": has_operators, "why_not": why})
+        said = {"needs_login": needs, "has_operators": has_operators, "has_keys": self.door.sessions.needs_nonce}
+        return answer({"signed_in": False, **said, "why_not": why})
 
     def described(self, found: SignIn) -> dict[str, Any]:
         """Who somebody is, as the server knows it by now."""
@@ -138,15 +157,31 @@ class SignIns:
             "ends_in_s": round(found.ends_s - trio.current_time()),
         }
 
+    async def challenge(self, asked: WebRequest) -> Page:
+        """POST: a nonce for a key that does not leave the browser, and a ticket that comes back with its signature."""
+        if why := why_not_own(asked) or self.why_not(asked, has_login=True):
+            return problem(403, why)
+        if not self.door.sessions.needs_nonce:
+            return problem(400, "users of this server have no keys")
+        try:
+            stream, session = self.door.connect(asked.ip, asked.port)
+        except RefusedRequestError as refused:
+            return problem(refused.status, refused.reason)
+        while len(self._challenges) >= CHALLENGES_MAX:
+            await trio.aclose_forcefully(self._challenges.pop(next(iter(self._challenges))).stream)
+        ticket = secrets.token_urlsafe(TOKEN_BYTES)
+        self._challenges[digest_of(ticket)] = Challenge(stream, session, trio.current_time() + CHALLENGE_S)
+        return answer({TICKET: ticket, "nonce": session.nonce})
+
     async def sign_in(self, asked: WebRequest) -> Page:
-        """POST: `{"user", "pass"}`, `{"token"}`, `{"jwt"}` of a bearer, or `{}`."""
+        """POST: an object of texts: FIELDS of a login, with the TICKET of a challenge if it has a signature."""
         if why := why_not_own(asked):
             return problem(403, why)
         try:
-            login = login_in(asked.body)
+            login, ticket = login_in(asked.body)
             self._take_place(asked, login)
             try:
-                found = await self._connected(asked, login)
+                found = await self._connected(asked, login, ticket)
             except BaseException:
                 self.share.give_back(asked.ip)
                 raise
@@ -165,9 +200,18 @@ class SignIns:
         if not self.share.take(asked.ip):
             raise RefusedRequestError(503, f"{SIGN_INS_MAX} are signed in already")
 
-    async def _connected(self, asked: WebRequest, login: Login) -> SignIn:
+    def _opened(self, asked: WebRequest, ticket: str) -> tuple[trio.SocketStream, Session]:
+        """The connection of a login: that whose nonce was signed, or a new one. Raises RefusedRequestError."""
+        if not ticket:
+            return self.door.connect(asked.ip, asked.port)
+        found = self._challenges.pop(digest_of(ticket), None)
+        if found is None:
+            raise RefusedRequestError(401, "the signature came too late")
+        return found.stream, found.session
+
+    async def _connected(self, asked: WebRequest, login: Login, ticket: str) -> SignIn:
         async with self._logins:
-            stream, session = self.door.connect(asked.ip, asked.port)
+            stream, session = self._opened(asked, ticket)
             line_bytes_max = self.door.sessions.options.max_control_line_bytes
             try:
                 client = await UserClient.connect(stream, login, line_bytes_max, NAME)
@@ -219,14 +263,15 @@ def digest_of(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def login_in(body: bytes) -> Login:
-    """The login in the body of a request. Raises RefusedRequestError."""
+def login_in(body: bytes) -> tuple[Login, str]:
+    """The login in the body of a request, and the ticket of a challenge or nothing. Raises RefusedRequestError."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise RefusedRequestError(400, "a login is an object of texts")
+    ticket = found.pop(TICKET, "")
     if found.keys() - FIELDS.keys():
-        raise RefusedRequestError(400, "a login has user and pass, token, or jwt")
-    return Login(fields=tuple((FIELDS[name], value) for name, value in found.items() if value))
+        raise RefusedRequestError(400, "a login has user and pass, token, jwt, or nkey and sig")
+    return Login(fields=tuple((FIELDS[name], value) for name, value in found.items() if value)), ticket

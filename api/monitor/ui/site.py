@@ -28,6 +28,7 @@ class DashboardSite:
         self.answerers = {
             "/ui/events": self._open_feed,
             "/ui/session": self.sign_ins.status,
+            "/ui/challenge": self.sign_ins.challenge,
             "/ui/login": self.sign_ins.sign_in,
             "/ui/logout": self.sign_ins.sign_out,
             "/ui/request": UserRequests(self.sign_ins).ask,

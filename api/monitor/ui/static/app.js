@@ -154,7 +154,7 @@ const api = (operation, payload) => request(`$JS.API.${operation}`, payload);
 function setWho(status) {
   const changed = status.signed_in !== who.status.signed_in || status.account !== who.status.account || status.user !== who.status.user;
   who.status = status;
-  setText($("user"), status.signed_in ? `${status.user || "no user"} · ${status.account}` : "");
+  setText($("user"), status.signed_in ? `${status.user || "anonymous"} · ${status.account}` : "");
   const button = $("sign");
   button.hidden = false;
   setText(button, status.signed_in ? "Sign out" : "Sign in");
@@ -185,11 +185,75 @@ function buttons(...made) {
   return el("div", { class: "bar" }, ...made);
 }
 
+/* Keys of users: base 32 of a prefix, 32 bytes and a checksum. A seed stays in the browser; what it signs is sent. */
+
+const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const PKCS8 = [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20]; // before an Ed25519 seed
+const USER_PREFIX = 20 << 3;
+
+function fromBase32(text) {
+  const found = [];
+  let [bits, held] = [0, 0];
+  for (const letter of text) {
+    const value = BASE32.indexOf(letter);
+    if (value < 0) throw new Error("this is no key");
+    held = ((held << 5) | value) & 0xfff;
+    bits += 5;
+    if (bits >= 8) {
+      bits -= 8;
+      found.push((held >> bits) & 0xff);
+    }
+  }
+  return new Uint8Array(found);
+}
+
+function toBase32(data) {
+  let [text, bits, held] = ["", 0, 0];
+  for (const byte of data) {
+    held = ((held << 8) | byte) & 0xfff;
+    bits += 8;
+    while (bits >= 5) {
+      bits -= 5;
+      text += BASE32[(held >> bits) & 31];
+    }
+  }
+  return bits ? text + BASE32[(held << (5 - bits)) & 31] : text;
+}
+
+function crc16(data) {
+  let crc = 0;
+  for (const byte of data) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit += 1) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return crc;
+}
+
+const toBase64Url = (data) => btoa(String.fromCharCode(...data)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+
+/* The login of a file of credentials, or of a seed alone. */
+async function loginByKey(text) {
+  if (!window.isSecureContext || !crypto.subtle) throw new Error("a browser signs with a key only over HTTPS, or on localhost");
+  const seed = /\bSU[A-Z2-7]{56}\b/.exec(text);
+  if (seed === null) throw new Error("there is no seed of a user in this file");
+  const jwt = /eyJ[\w-]*\.[\w-]+\.[\w-]+/.exec(text);
+  const raw = fromBase32(seed[0]).subarray(2, 34);
+  const key = await crypto.subtle.importKey("pkcs8", new Uint8Array([...PKCS8, ...raw]), { name: "Ed25519" }, true, ["sign"]);
+  const { ticket, nonce } = await post("ui/challenge", {});
+  const sig = toBase64Url(new Uint8Array(await crypto.subtle.sign({ name: "Ed25519" }, key, new TextEncoder().encode(nonce))));
+  if (jwt !== null) return { ticket, sig, jwt: jwt[0] };
+  const { x } = await crypto.subtle.exportKey("jwk", key);
+  const body = new Uint8Array([USER_PREFIX, ...bytesOf(x.replaceAll("-", "+").replaceAll("_", "/"))]);
+  const crc = crc16(body);
+  return { ticket, sig, nkey: toBase32([...body, crc & 0xff, crc >> 8]) };
+}
+
 function signIn() {
   const box = dialog("Sign in", { small: true });
   const user = el("input", { autocomplete: "username", name: "user", spellcheck: "false", autocapitalize: "off" });
   const password = el("input", { type: "password", autocomplete: "current-password", name: "pass" });
   const token = el("input", { type: "password", autocomplete: "off", name: "token" });
+  const key = el("input", { type: "file" });
   const said = el("p", { class: "error", role: "alert" }, who.status.why_not || "");
   const go = el("button", { type: "submit" }, "Sign in");
   const form = el(
@@ -200,6 +264,8 @@ function signIn() {
     field("Password", password),
     el("p", { class: "muted" }, "or"),
     field("Token, or the JWT of a bearer", token),
+    who.status.has_keys ? el("p", { class: "muted" }, "or") : null,
+    who.status.has_keys ? field("Credentials file, or file with the seed of an nkey: it stays in the browser", key) : null,
     said,
     buttons(go, el("button", { type: "button", class: "quiet", onclick: () => box.close() }, "Cancel")),
   );
@@ -208,8 +274,9 @@ function signIn() {
     go.disabled = true;
     const secret = token.value.trim();
     const isJwt = who.status.has_operators && /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/.test(secret);
-    const login = secret ? (isJwt ? { jwt: secret } : { token: secret }) : { user: user.value, pass: password.value };
+    const typed = secret ? (isJwt ? { jwt: secret } : { token: secret }) : { user: user.value, pass: password.value };
     try {
+      const login = key.files.length > 0 ? await loginByKey(await key.files[0].text()) : typed;
       setWho(await post("ui/login", login));
       box.close();
       notice(`Signed in to account ${who.status.account}`);
@@ -704,29 +771,71 @@ function gauge(key, value) {
   return known;
 }
 
+function figuresOf(varz) {
+  const stats = varz.jetstream && varz.jetstream.stats;
+  const raft = varz.jetraft && varz.jetraft.raft;
+  return { cpu: varz.cpu, mem: varz.mem, connections: varz.connections, storage: stats ? stats.storage : null, led: raft ? raft.groups_led : null };
+}
+
 function nodesOf(varz, routez) {
   const meta = varz.jetstream && varz.jetstream.meta;
   const byName = new Map();
-  byName.set(varz.server_name, { name: varz.server_name, own: true, up: true, current: true, lag: meta ? meta.pending : 0, heard: 0 });
+  byName.set(varz.server_name, {
+    name: varz.server_name,
+    own: true,
+    up: true,
+    current: true,
+    lag: meta ? meta.pending : 0,
+    heard: 0,
+    figures: figuresOf(varz),
+  });
   for (const peer of (meta && meta.replicas) || []) {
-    byName.set(peer.name, { name: peer.name, up: !peer.offline, current: peer.current, lag: peer.lag || 0, heard: peer.active });
+    byName.set(peer.name, { name: peer.name, up: !peer.offline, current: peer.current, lag: peer.lag || 0, heard: peer.active, figures: {} });
   }
   for (const route of routez.routes || []) {
-    const known = byName.get(route.remote_name) || { name: route.remote_name, up: true, current: null, lag: null, heard: null };
+    const known = byName.get(route.remote_name) || { name: route.remote_name, up: true, current: null, lag: null, heard: null, figures: {} };
     known.route = route;
     byName.set(route.remote_name, known);
   }
   for (const node of byName.values()) node.leader = Boolean(meta) && meta.leader === node.name;
-  return [...byName.values()];
+  return [...byName.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+/* Figures and health of the other nodes: what the system account may ask them, when its user is signed in. */
+async function askNodes(nodes) {
+  if (!who.status.is_system) return;
+  await Promise.all(nodes.filter((node) => node.route && node.up).map(async (node) => {
+    const to = `$SYS.REQ.SERVER.${node.route.remote_id}`;
+    try {
+      const [varz, health] = await Promise.all([request(`${to}.VARZ`), request(`${to}.HEALTHZ`)]);
+      node.figures = figuresOf(varz.data || varz);
+      const told = health.data || health;
+      if (told.status && told.status !== "ok") node.ill = told.error || told.status;
+    } catch (error) {
+      node.ill = error.message;
+    }
+  }));
+}
+
+function nodeState(row) {
+  if (!row.up) return ["bad", "offline"];
+  if (row.ill) return ["bad", "unhealthy", row.ill];
+  if (row.current === false) return ["warn", "behind"];
+  return ["good", row.current === null ? "connected" : "current"];
 }
 
 const nodeColumns = [
   { label: "Node", make: nameCell((row) => row.name, (row) => (row.own ? "this node" : row.route ? `${row.route.ip}:${row.route.port}` : "no route")) },
-  { label: "State", make: pillCell((row) => (!row.up ? ["bad", "offline"] : row.current === false ? ["warn", "behind"] : ["good", row.current === null ? "connected" : "current"])) },
+  { label: "State", make: pillCell(nodeState) },
   { label: "Meta group", make: textCell((row) => (row.leader ? "leader" : row.current === null ? "–" : "follower")) },
-  { label: "Lag", class: "num middle", make: textCell((row) => (row.lag ? `${count(row.lag)} entries` : row.lag === null ? "–" : "0")) },
-  { label: "Last heard", class: "num middle", make: textCell((row) => (row.own ? "now" : row.heard === null ? "–" : `${duration(row.heard)} ago`)) },
-  { label: "Queued", class: "num middle", make: textCell((row) => (row.route ? bytes(row.route.pending_size) : "–")) },
+  { label: "Lag", class: "num middle", make: textCell((row) => (row.lag === null ? "–" : count(row.lag))) },
+  { label: "Last heard", class: "num middle", make: textCell((row) => (row.own ? "now" : row.heard === null ? "–" : duration(row.heard))) },
+  { label: "Queued", class: "num wide", make: textCell((row) => (row.route ? bytes(row.route.pending_size) : "–")) },
+  { label: "Processor", class: "num wide", make: textCell((row) => (row.figures.cpu === undefined ? "–" : `${Number(row.figures.cpu).toFixed(1)} %`)) },
+  { label: "Memory", class: "num middle", make: textCell((row) => bytes(row.figures.mem)) },
+  { label: "Leads", class: "num wide", make: textCell((row) => count(row.figures.led)) },
+  { label: "In files", class: "num wide", make: textCell((row) => bytes(row.figures.storage)) },
+  { label: "Clients", class: "num wide", make: textCell((row) => count(row.figures.connections)) },
 ];
 
 function overview(root) {
@@ -746,11 +855,13 @@ function overview(root) {
   };
   const nodes = new VirtualTable({ name: "nodes", label: "Nodes", columns: nodeColumns, short: true, load: async () => ({ total: found.length, rows: found }) });
   const log = feedList();
+  const hint = el("p", { class: "muted" }, "A user of the system account who is signed in sees processor, memory, groups led, files and clients of the other nodes, too.");
   let found = [];
   root.append(
     el("h1", {}, "Overview"),
     el("div", { class: "tiles" }, ...Object.values(tiles).map((one) => one.element)),
     el("h2", {}, "Nodes of the cluster, as this node sees them"),
+    hint,
     nodes.element,
     el("h2", {}, "What has changed"),
     log.element,
@@ -791,7 +902,10 @@ function overview(root) {
   return {
     async refresh() {
       show();
-      found = nodesOf(page.varz, await get("routez"));
+      const seen = nodesOf(page.varz, await get("routez"));
+      await askNodes(seen);
+      found = seen;
+      hint.hidden = seen.length < 2 || Boolean(who.status.is_system);
       await nodes.refresh();
     },
     end() {
@@ -908,11 +1022,11 @@ const consumers = tableView({
 const connectionColumns = [
   { label: "Connection", make: nameCell((row) => row.name || `${row.lang || "client"} ${row.cid}`, (row) => `#${row.cid} · ${row.ip}:${row.port}${row.lang ? ` · ${row.lang} ${row.version || ""}` : ""}`) },
   { label: "User", class: "middle", make: nameCell((row) => row.authorized_user || "–", (row) => row.account || "$G") },
-  { label: "Waits for it", class: "num", make: textCell((row) => bytes(row.pending_bytes)) },
+  { label: "Pending", class: "num", make: textCell((row) => bytes(row.pending_bytes)) },
   { label: "RTT", class: "num", make: textCell((row) => row.rtt || "–") },
   { label: "Sent to it", class: "num middle", make: textCell((row) => count(row.out_msgs)) },
   { label: "From it", class: "num middle", make: textCell((row) => count(row.in_msgs)) },
-  { label: "Subscriptions", class: "num wide", make: textCell((row) => count(row.subscriptions)) },
+  { label: "Subjects", class: "num wide", make: textCell((row) => count(row.subscriptions)) },
   { label: "Idle", class: "num wide", make: textCell((row) => row.idle) },
   { label: "Up", class: "num wide", make: textCell((row) => row.reason || row.uptime) },
 ];
