@@ -50,6 +50,8 @@ WITHOUT_SPARK = {
 def register(spark: "SparkSession") -> None:
     """Register the format `jetstream` in this session, where Spark's own lookup does not find this package.
 
+    Spark looks for the format of `writeStream` in the active session of the thread that starts the query. So this one
+    becomes the active one of a thread that has none, and where another one is, that has the format too.
     A package from `--py-files` is made known to the processes that plan queries: Spark gives it to tasks only.
     Raises ImportError where pyspark is too old for it.
     """
@@ -64,6 +66,20 @@ def register(spark: "SparkSession") -> None:
         known = context.environment.get("PYTHONPATH", "")
         context.environment["PYTHONPATH"] = f"{archive}:{known}" if known else archive
     spark.dataSource.register(DefaultSource)
+    if context is not None:
+        _make_active(spark)
+
+
+def _make_active(spark: "SparkSession") -> None:
+    """See `register`. PySpark has no public function that sets the active session of a thread."""
+    from pyspark_jetstream.source import DefaultSource  # noqa: PLC0415  (nothing heavy at import: see above)
+
+    active = type(spark).getActiveSession()
+    if active is None:
+        jvm: Any = spark._jvm  # noqa: SLF001
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    elif active._jsparkSession != spark._jsparkSession:  # noqa: SLF001
+        active.dataSource.register(DefaultSource)
 
 
 def create_views(spark: "SparkSession", servers: str, streams: str = "*", **options: str) -> list[str]:

@@ -1,5 +1,7 @@
 """Streams in SQL: views, and what tables and INSERT say."""
 
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,10 +10,10 @@ import pyspark_jetstream
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 from tests.spark.streams import create, publish
-from tests.spark.test_source import failure
+from tests.spark.test_source import QUERY_TIMEOUT_S, failure
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark]
 
@@ -49,3 +51,32 @@ def test_rows_are_inserted_into_a_view_with_the_columns_of_a_message(
     why = failure(lambda: spark.sql(f"INSERT INTO inserted VALUES {values}"))
     assert "columns 'stream_seq', 'time' are not part of a message" in why
     spark.catalog.dropTempView("inserted")
+
+
+def test_a_query_that_writes_starts_in_a_thread_that_has_registered(
+    spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
+) -> None:
+    create(client, "TH_FROM")
+    create(client, "TH_TO")
+    publish(client, "TH_FROM", 3)
+    rows = load_stream(spark, server, "TH_FROM").selectExpr("'TH_TO.x' AS subject", "data")
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            pyspark_jetstream.register(spark)
+            writer = rows.writeStream.format("jetstream").options(servers=server.url, stream="TH_TO")
+            query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
+        except BaseException as error:  # noqa: BLE001  (shown by the test)
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+    assert client.api("STREAM.INFO.TH_TO")["state"]["messages"] == 3
+
+
+def load_stream(spark: "SparkSession", server: Server, stream: str) -> "DataFrame":
+    return spark.readStream.format("jetstream").options(servers=server.url, stream=stream).load()

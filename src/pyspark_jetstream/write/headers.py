@@ -57,9 +57,14 @@ def _check(names: Any, values: Any) -> None:
     distinct = pc.unique(names)
     wrong = distinct.filter(pc.invert(pc.match_substring_regex(distinct, pattern=NAME)))
     if len(wrong):
-        raise RowError(f"column 'headers': {wrong[0].as_py()!r} is not a header name")
+        raise RowError(f"column 'headers': {text_of(wrong[0].as_py())!r} is not a header name")
     if pc.any(pc.match_substring_regex(values, pattern=NOT_IN_A_VALUE)).as_py():
         raise RowError("column 'headers': a value has a line end or a NUL")
+
+
+def text_of(value: bytes) -> str:
+    """A value of a row, for a message."""
+    return value.decode("utf-8", "replace")
 
 
 def _as_list(kind: Any) -> Any:
