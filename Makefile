@@ -92,11 +92,12 @@ faults-disk: setup ## real servers on disks that fail (root), 20 minutes: SECOND
 corruption: setup ## every kind of store file damaged in six ways, real servers, 20 minutes: SECONDS=n SEED=k ONLY=kind SETUP=name
 	$(BIN)/python -m tests.corruption --seconds $(or $(SECONDS),1080) --seed $(or $(SEED),0) $(if $(ONLY),--only '$(ONLY)') $(addprefix --setup ,$(SETUP)) $(if $(JSON),--json $(JSON))
 
-lint: setup      ## ruff, formatting, types, import rules
+lint: setup      ## ruff, formatting, types, import rules; and a report of what can be counted of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(MAKE) --no-print-directory types
 	$(BIN)/lint-imports
+	$(BIN)/python tools/measure_house.py
 
 types: setup     ## mypy --strict
 	$(BIN)/mypy

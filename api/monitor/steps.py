@@ -5,7 +5,7 @@ returns the page. `Pace` runs them, no longer than SLICE_NS at a time, and waits
 half of the node's time at most. One page at a time is made so; what is made without steps comes between its slices.
 
 Between two steps everything may change: a step looks at what is there then, and a row that is gone is left out. Rows of
-a document are made when they are written (`Rows`), so memory is that of the text, which whoever runs the steps bounds.
+a document are made when they are written (`Rows`), so memory is that of the text, which the runner of the steps bounds.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
