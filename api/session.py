@@ -283,15 +283,15 @@ class Sessions:
         document["api_lvl"] = API_LEVEL
         return b"INFO " + orjson.dumps(document) + b" \r\n"
 
-    def request_info(self, cid: int, account: str, through: str, shared: bool) -> bytes:  # noqa: FBT001  (the plane's)
+    def request_info(self, cid: int, account: str, through: str, rtt_ns: int) -> bytes:
         """What the exporter of a service is told of a requester: its account, and that which handed the request on.
 
-        Of a requester whose account shares that: all that nats-server tells, but for the round trip time, which is not
-        measured.
+        `cid` is 0 unless the requester's account shares who that is. A round trip time of 0 is not known yet.
         """
-        session = self.by_cid.get(cid) if shared else None
+        session = self.by_cid.get(cid)
         if session is None:
-            return orjson.dumps({"acc": account, **({"svc": through} if through else {})})
+            named = {"acc": account, "svc": through, "rtt": rtt_ns}
+            return orjson.dumps({key: value for key, value in named.items() if value})
         options, verdict = session.options, session.verdict
         told = {
             "start": format_time(session.start_unix_ns),
@@ -303,6 +303,7 @@ class Sessions:
             "name": options.name,
             "lang": options.lang,
             "ver": options.version,
+            "rtt": rtt_ns,
             "server": self.identity.server_name,
             "cluster": self.identity.cluster_name,
             "kind": "Client",

@@ -52,7 +52,7 @@ class Connections(Tenants):
         first_ping_handler: Callable[[int], bytes],
         violation_handler: Callable[[int, int, bytes, bytes, bytes], bytes],
         leaf_handler: Callable[[int, int, bytes], None] | None = None,
-        request_info: Callable[[int, str, str, bool], bytes] | None = None,
+        request_info: Callable[[int, str, str, int], bytes] | None = None,
         trace_handler: TraceHandler | None = None,
         protocol_handler: ProtocolHandler | None = None,
     ) -> None: ...

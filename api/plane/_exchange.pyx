@@ -373,11 +373,14 @@ cdef class Exchange(Leafs):
         through = b"" if first == crossing else last.importer.name[:last.importer.name_len]
         made = b'{"acc":"%s"}' % account
         if self.request_info is not None:
-            made = self.request_info(conn.cid if conn != NULL else 0, account.decode(), through.decode(), bool(first.service.share))
+            cid = conn.cid if conn != NULL and first.service.share else 0
+            rtt_ns = conn.rtt_ns if conn != NULL else 0
+            made = self.request_info(cid, account.decode(), through.decode(), rtt_ns)
         self.described = made
         text.p = PyBytes_AS_STRING(made)
         text.n = PyBytes_GET_SIZE(made)
-        if conn != NULL and first == crossing:
+        # A round trip is measured soon after the start of a connection: what lacks it is asked for again.
+        if conn != NULL and first == crossing and conn.rtt_ns:
             free(conn.requester)
             conn.requester, conn.requester_len = copied(made), text.n
             conn.described = crossing.service

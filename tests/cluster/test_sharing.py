@@ -78,7 +78,7 @@ def test_requests_and_streams_reach_the_other_account_on_other_nodes(tmp_path: P
             requester.publish("ask", b"question", reply=inbox)
             question = one(responder.messages(asked, 1))
             assert (question.subject, question.payload) == ("questions.mapped", b"question")
-            assert b'Nats-Request-Info: {"acc":"B"}' in question.hdr
+            assert b'Nats-Request-Info: {"acc":"B","rtt":' in question.hdr
             responder.publish(question.reply, b"answer")
             responder.publish(question.reply, b"too many")
             responder.settle()

@@ -70,7 +70,7 @@ def reply(given: str) -> str:
 def header(name: str, given: str) -> str:
     """One header field's value."""
     if name == "Nats-Request-Info":
-        told = {key: item for key, item in json.loads(given).items() if key != "rtt"}  # jetraft does not measure it
+        told = {key: item for key, item in json.loads(given).items() if key != "rtt"}  # there once it is measured
         return json.dumps(value("", told | ({"id": "<id>"} if told.get("id") else {})))
     if name in ("Nats-Subject", "Nats-Consumer-Stalled"):
         return reply(given)

@@ -23,7 +23,7 @@ HEAD = struct.Struct("<IBBHIIHH")
 ROUTE_MESSAGE, ROUTE_INTEREST, ROUTE_ACCOUNT, ROUTE_ACCOUNT_MESSAGE, ROUTE_ACCOUNT_INTEREST = range(1, 6)
 
 
-def make_plane(request_info: Callable[[int, str, str, bool], bytes] | None = None) -> Plane:
+def make_plane(request_info: Callable[[int, str, str, int], bytes] | None = None) -> Plane:
     def connect(_cid: int, text: bytes | None) -> ConnectOptions:
         account = json.loads(text or b"{}").get("user", "$G")
         return ConnectOptions(verbose=False, pedantic=False, headers=True, no_responders=True, account=account)
