@@ -365,7 +365,7 @@ class Manager:
                 continue
             if self._peer_events.waiting:  # a group that hears a peer must know of its sessions first, in their order
                 self._peer_events.settle(group, sender, now_ns)
-            if group.failed is not None:
+            if group.turns.failed is not None:
                 self._disclaim(sender, addressed)
             group.turns.step(sender, addressed.message, now_ns)
 

@@ -30,6 +30,7 @@ log_ = logging.getLogger(__name__)
 
 # What a bad disk answers. It ends this group and no other: the owner opens the log again, and has it repaired.
 DISK_ERRORS: Final = (StoreError, OSError)
+ENGINE_ERRORS: Final = (LogDivergedError, *DISK_ERRORS)  # what the engine finds wrong with the log
 APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
 APPLY_ENTRIES_MAX = 250  # in one go: an entry costs some 8 us, and a flush has up to ROUNDS_PER_FLUSH rounds
 
@@ -76,8 +77,13 @@ class Turns:
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
         """A peer's message."""
-        if self.takes_part(now_ns):
-            self._let(now_ns, self._core.step, sender, message)
+        if (self.failed is not None or self._reached.failed is not None) and not self.takes_part(now_ns):
+            return
+        try:
+            self._core.step(sender, message, now_ns)
+        except ENGINE_ERRORS as error:
+            self.fail(error, now_ns)
+        self.perform(now_ns)
 
     def tick(self, now_ns: int) -> None:
         """The deadline passed."""
@@ -93,10 +99,10 @@ class Turns:
         self._let(now_ns, self._core.peer_down, node)
 
     def _let(self, now_ns: int, event: Callable[..., None], *arguments: object) -> None:
-        """Let the engine take an event. What it finds wrong with the log ends this group, and no other."""
+        """Let the engine take an event, as `step` does: an error of it ends this group, and no other."""
         try:
             event(*arguments, now_ns)
-        except (LogDivergedError, *DISK_ERRORS) as error:
+        except ENGINE_ERRORS as error:
             self.fail(error, now_ns)
         self.perform(now_ns)
 

@@ -178,8 +178,8 @@ class Core:
 
 def _advance_commit(member: Member) -> None:
     """Commit what a majority holds."""
-    if member.leadership is not None:
-        member.commit_index = max(member.commit_index, member.leadership.quorum_index())
+    if member.leadership is not None and (index := member.leadership.quorum_index()) > member.commit_index:
+        member.commit_index = index
 
 
 def _note_configurations(member: Member, entries: Sequence[Entry], now_ns: int) -> None:
