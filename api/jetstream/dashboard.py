@@ -1,7 +1,7 @@
-"""JetStream of this node for the dashboard: a part of the rows of a list, found in slices of a millisecond.
+"""JetStream of this node for the dashboard: a part of the rows of a list, made in steps (api/monitor/steps.py).
 
-Between two slices streams come and go and leaderships move. So each replica is asked what it is where its row is made,
-and a consumer is looked up again after each pause. Consumers are shown by the leader of their stream, as in /jsz.
+Between two steps streams come and go and leaderships move. So each replica is asked what it is where its row is made,
+and a consumer is looked up again after each step. Consumers are shown by the leader of their stream, as in /jsz.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 from jetraft.api.jetstream.jsz import META_NAME, plain
 from jetraft.api.monitor.questions import PageError
 from jetraft.api.monitor.ui.changes import Glance
-from jetraft.api.monitor.ui.slices import Slices
+from jetraft.api.monitor.ui.sorting import sorted_part
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jetraft.api.monitor.questions import ListQuestion
+    from jetraft.api.monitor.steps import Steps
     from jetraft.cluster.node import ClusterNode
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.group import Group
-    from jetraft.store.model.clock import Clock
 
-NAMES_AT_ONCE: Final = 256  # compared between two looks at the clock, some 0.3 us each
+NAMES_AT_ONCE: Final = 256  # compared in a step, some 0.3 us each
 SUBJECTS_SHOWN: Final = 3  # in a row: the page of a stream has them all
 
 STREAM_ORDERS: Final[Mapping[str, Callable[[StreamReplica], Any]]] = {
@@ -52,34 +52,32 @@ class DashboardLists:
 
     node: ClusterNode
     accounts_with_jetstream: Callable[[], Collection[str]]
-    clock: Clock
 
     # --- streams
 
-    async def streams(self, question: ListQuestion) -> dict[str, Any]:
+    def streams(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """Streams with a replica here, in the order of `sort`."""
         order = STREAM_ORDERS.get(question.sort)
         if order is None:
             raise PageError(f"invalid sorting option: {question.sort}")
-        slices = Slices(self.clock)
-        found = await self._found(question, slices)
-        part = await slices.sorted_part(
+        found = yield from self._found(question)
+        part = yield from sorted_part(
             found, order, offset=question.first, limit=question.rows_max, descending=question.descending
         )
         rows = []
         for replica in part:
             rows.append(self._stream_row(replica))
-            await slices.pause()
+            yield 0
         return {"total": len(found), "offset": question.first, "rows": rows}
 
-    async def _found(self, question: ListQuestion, slices: Slices) -> list[StreamReplica]:
+    def _found(self, question: ListQuestion) -> Steps[list[StreamReplica]]:
         """The replicas of the streams that are asked for."""
-        found = []
+        found, is_named = [], question.matcher()
         for number, (row, replica) in enumerate(self.node.directory.replicas()):
-            if question.acc in ("", row.account) and question.is_named(replica.config.name, row.account):
+            if question.acc in ("", row.account) and is_named(replica.config.name, row.account):
                 found.append(replica)
             if number % NAMES_AT_ONCE == 0:
-                await slices.pause()
+                yield 0
         return found
 
     def _stream_row(self, replica: StreamReplica) -> dict[str, Any]:
@@ -124,8 +122,9 @@ class DashboardLists:
             rows.append(row)
         return sorted(rows, key=lambda row: row["name"])
 
-    async def stream(self, question: ListQuestion) -> dict[str, Any]:
+    def stream(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """One stream: its row, and its info with the configuration."""
+        yield 0
         for row, replica in self.node.directory.replicas():
             if row.account == question.acc and replica.config.name == question.stream:
                 return {"row": self._stream_row(replica), "info": replica.info().to_json_dict()}
@@ -134,30 +133,40 @@ class DashboardLists:
 
     # --- consumers
 
-    async def consumers(self, question: ListQuestion) -> dict[str, Any]:
+    def consumers(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """Consumers of streams that this node leads: by stream, and in the order in which they were created."""
-        slices, total, part = Slices(self.clock), 0, []
+        total = 0
+        part: list[tuple[StreamReplica, str]] = []
         first, last = question.first, question.first + question.rows_max
         for row, replica in self.node.directory.replicas():
             if question.acc not in ("", row.account) or question.stream not in ("", replica.config.name):
                 continue
-            if not replica.is_leader:
-                continue
-            stream = replica.config.name
-            names = list(replica.machine.consumers)  # a copy: they change while this pauses
-            for number, name in enumerate(names):
-                if _is_shown(replica, name) and question.is_named(name, stream, row.account):
-                    if first <= total < last:
-                        part.append((replica, name))
-                    total += 1
-                if number % NAMES_AT_ONCE == 0:
-                    await slices.pause()
+            if replica.is_leader:
+                names = yield from self._named(replica, question)
+                part += ((replica, name) for name in names[max(0, first - total) : max(0, last - total)])
+                total += len(names)
+            yield 0
         rows = []
         for replica, name in part:
             if (found := consumer_row(replica, name)) is not None:
                 rows.append(found)
-            await slices.pause()
+            yield 0
         return {"total": total, "offset": first, "rows": rows}
+
+    @staticmethod
+    def _named(replica: StreamReplica, question: ListQuestion) -> Steps[Sequence[str]]:
+        """The consumers of a stream that are asked for; a copy, because they change between steps."""
+        consumers, account, stream = replica.machine.consumers, replica.assignment.account, replica.config.name
+        names, is_named = list(consumers), question.matcher()
+        if is_named(account, stream) and not replica.machine.hidden_consumers:
+            return names
+        found = []
+        for number, name in enumerate(names):
+            if _is_shown(replica, name) and is_named(name, account, stream):
+                found.append(name)
+            if number % NAMES_AT_ONCE == 0:
+                yield 0
+        return found
 
     # --- changes
 
@@ -187,9 +196,8 @@ class DashboardLists:
 
     # --- accounts and groups
 
-    async def accounts(self, question: ListQuestion) -> dict[str, Any]:
+    def accounts(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """What the streams of each account hold here, the accounts by name."""
-        slices = Slices(self.clock)
         sums: dict[str, dict[str, Any]] = {}
         for name in sorted(self.accounts_with_jetstream()):
             sums[name] = _nothing_of(name)
@@ -199,28 +207,29 @@ class DashboardLists:
             found["streams_led"] += replica.is_leader
             found["consumers"] += replica.consumer_count
             found["memory" if replica.config.storage is StorageType.MEMORY else "storage"] += replica.stored_bytes
-            await slices.pause()
+            yield 0
         for name, counts in self.node.service.usages.api.items():
             if name in sums:
                 sums[name] |= {"api_requests": counts.requests, "api_errors": counts.errors}
-        rows = [row for row in sums.values() if question.is_named(row["name"])]
+        is_named = question.matcher()
+        rows = [row for row in sums.values() if is_named(row["name"])]
         return {
             "total": len(rows),
             "offset": question.first,
             "rows": rows[question.first : question.first + question.rows_max],
         }
 
-    async def groups(self, question: ListQuestion) -> dict[str, Any]:
+    def groups(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """Raft groups with a member here, the meta group first."""
-        slices, total, rows = Slices(self.clock), 0, []
+        total, rows, is_named = 0, [], question.matcher()
         first, last = question.first, question.first + question.rows_max
         for number, (account, stream, group) in enumerate(self._groups()):
-            if question.is_named(account, stream, str(group.group_id)):
+            if is_named(account, stream, str(group.group_id)):
                 if first <= total < last:
                     rows.append(self._group_row(account, stream, group))
                 total += 1
             if number % NAMES_AT_ONCE == 0 or rows:
-                await slices.pause()
+                yield 0
         return {"total": total, "offset": first, "rows": rows}
 
     def _groups(self) -> Iterator[tuple[str, str, Group]]:

@@ -406,7 +406,7 @@ class JetStreamNode:
         from jetraft.api.jetstream.dashboard import DashboardLists  # noqa: PLC0415  only servers with a monitor
 
         with_jetstream = self._setting.accounts.with_jetstream
-        return DashboardLists(node=self.node, accounts_with_jetstream=with_jetstream, clock=self._clock)
+        return DashboardLists(node=self.node, accounts_with_jetstream=with_jetstream)
 
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""

@@ -30,7 +30,7 @@ from jetraft.api.monitor.web_request import BODY_BYTES_MAX, Answerer, Feed, Moni
 from jetraft.api.start_errors import MONITOR_ERROR
 
 REQUEST_TIMEOUT_S = 10.0  # for each request, with the wait for it
-ANSWER_TIMEOUT_S = 30.0  # until the answer is taken; what a path of a MonitorSite waits for has bounds of its own
+ANSWER_TIMEOUT_S = 30.0  # until there is an answer, and again until it is taken; a MonitorSite bounds its own waits
 SEND_TIMEOUT_S = 10.0  # until a part of a feed is taken
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
 READ_BYTES = 16 * 1024
@@ -96,7 +96,7 @@ class MonitorServer:
                     if asked is None:
                         return
                     if is_framed_twice(asked[0].headers.raw_items()):
-                        with trio.fail_after(ANSWER_TIMEOUT_S):
+                        with trio.fail_after(SEND_TIMEOUT_S):
                             await _send_page(stream, connection, BAD_REQUEST, has_body=True)
                         return
                     with trio.fail_after(ANSWER_TIMEOUT_S):

@@ -5,7 +5,7 @@ refused; what nats-server does not know either is passed over.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -225,10 +225,10 @@ class ListQuestion:
         """How many rows are shown at most."""
         return min(max(self.limit, 0), ROWS_MAX)
 
-    def is_named(self, *names: str) -> bool:
-        """Whether one of the names has what is looked for, in whatever case."""
+    def matcher(self) -> Callable[..., bool]:
+        """What says whether one of some names has what is looked for, in whatever case."""
         wanted = self.filter.casefold()
-        return not wanted or any(wanted in name.casefold() for name in names)
+        return lambda *names: not wanted or any(wanted in name.casefold() for name in names)
 
 
 @attrs.frozen(kw_only=True, slots=True)

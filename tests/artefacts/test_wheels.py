@@ -18,7 +18,8 @@ from tests.artefacts.building import FOLDERS, SDIST_S, Artefacts, copy_objects
 from tests.artefacts.environments import bare_environment, requirements_in
 from tests.harness.server import ROOT
 
-SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".h")
+SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".h", ".html", ".css", ".js", ".svg")
+STATIC = "api/monitor/ui/static"
 pytestmark = [
     pytest.mark.timeout(900),  # a compiler beside other tests on two cores
     pytest.mark.slow("the first test of a run that needs the artefacts makes them"),
@@ -45,6 +46,7 @@ def test_every_module_is_in_the_wheel_and_nothing_else_of_ours(artefacts: Artefa
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
     assert {f"jetraft/{path.relative_to(ROOT)}" for path in found} <= names
     assert {"jetraft/py.typed", "jetraft/__main__.py"} <= names
+    assert {f"jetraft/{STATIC}/{path.name}" for path in (ROOT / STATIC).iterdir()} <= names
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"jetraft"}
 

@@ -2,7 +2,7 @@
 
 Bounded: feeds in all and of one address (AddressShare), events that wait for a feed (QUEUE_MAX: the oldest are dropped,
 and the browser is told how many), streams that are looked at in a second (GLANCES_PER_S), and the work between two
-checkpoints (Slices). Without a feed nothing is looked at. An event is encoded once for all feeds.
+checkpoints (a slice of steps.py). Without a feed nothing is looked at. An event is encoded once for all feeds.
 """
 
 import logging
@@ -16,11 +16,11 @@ import trio
 
 from jetraft.api.address_share import AddressShare
 from jetraft.api.monitor.page import Page
+from jetraft.api.monitor.steps import Steps, a_slice
 from jetraft.api.monitor.ui.answers import problem
 from jetraft.api.monitor.ui.assets import with_headers
 from jetraft.api.monitor.ui.changes import Changes, Glance
 from jetraft.api.monitor.ui.guards import is_cross_site
-from jetraft.api.monitor.ui.slices import Slices
 from jetraft.api.monitor.web_request import Feed, Send, WebRequest
 from jetraft.store.model.clock import Clock
 
@@ -164,14 +164,21 @@ class Events:
 
     async def _look(self, changes: Changes, found: Iterator[Glance]) -> Iterator[Glance]:
         """Look at the next streams of a round, and begin the next one after the last; returns what is left of it."""
-        slices = Slices(self.clock)
+        steps = self._glanced(changes, found)
+        while True:
+            _, left = a_slice(steps)
+            if left:
+                return left[0]
+            await trio.lowlevel.checkpoint()
+
+    def _glanced(self, changes: Changes, found: Iterator[Glance]) -> Steps[Iterator[Glance]]:
         for _ in range(GLANCES_PER_S):
             glance = next(found, None)
             if glance is None:
                 self._tell_changes(changes.end_round())
                 return self._round()
             self._tell_changes(changes.look(glance))
-            await slices.pause()
+            yield 0
         return found
 
     def _round(self) -> Iterator[Glance]:

@@ -1,14 +1,14 @@
 """The lists of the dashboard: streams, consumers, accounts and Raft groups of this node, a part at a time."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import attrs
-import orjson
 
 from jetraft.api.monitor.page import Handler, Page
 from jetraft.api.monitor.pages import refusal
 from jetraft.api.monitor.questions import ArgumentError, ListQuestion, PageError, from_query
+from jetraft.api.monitor.steps import Steps, json_parts
 from jetraft.api.monitor.ui.assets import with_headers
 from jetraft.api.monitor.ui.changes import Glance
 
@@ -16,19 +16,19 @@ from jetraft.api.monitor.ui.changes import Glance
 class JetStreamLists(Protocol):
     """JetStream as the dashboard sees it. Implemented by api/jetstream/dashboard.py. Each raises PageError."""
 
-    async def streams(self, question: ListQuestion) -> dict[str, Any]:
+    def streams(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """`rows` of streams with a replica here, and their `total`."""
 
-    async def stream(self, question: ListQuestion) -> dict[str, Any]:
+    def stream(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """One stream as /jsz shows it, with its configuration."""
 
-    async def consumers(self, question: ListQuestion) -> dict[str, Any]:
+    def consumers(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """`rows` of consumers of streams that this node leads."""
 
-    async def accounts(self, question: ListQuestion) -> dict[str, Any]:
+    def accounts(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """`rows` of accounts: what their streams hold here."""
 
-    async def groups(self, question: ListQuestion) -> dict[str, Any]:
+    def groups(self, question: ListQuestion) -> Steps[dict[str, Any]]:
         """`rows` of Raft groups with a member here."""
 
     def glances(self) -> Iterator[Glance]:
@@ -39,7 +39,8 @@ class JetStreamLists(Protocol):
 class NoLists:
     """The lists of a server without JetStream."""
 
-    async def _nothing(self, _question: ListQuestion) -> dict[str, Any]:
+    def _nothing(self, _question: ListQuestion) -> Steps[dict[str, Any]]:
+        yield 0
         return {"total": 0, "offset": 0, "rows": [], "disabled": True}
 
     streams = consumers = accounts = groups = _nothing
@@ -48,8 +49,9 @@ class NoLists:
         """There are none."""
         return iter(())
 
-    async def stream(self, _question: ListQuestion) -> dict[str, Any]:
+    def stream(self, _question: ListQuestion) -> Steps[dict[str, Any]]:
         """There is none."""
+        yield 0
         raise PageError("JetStream is not enabled", status=404)
 
 
@@ -64,12 +66,20 @@ def list_table(lists: JetStreamLists) -> dict[str, Handler]:
     }
 
 
-def _handler(make: Callable[[ListQuestion], Awaitable[dict[str, Any]]]) -> Handler:
-    async def handle(arguments: dict[str, str]) -> Page:
+def _handler(make: Callable[[ListQuestion], Steps[dict[str, Any]]]) -> Handler:
+    def handle(arguments: dict[str, str]) -> Page | Steps[Page]:
         try:
-            page = Page(body=orjson.dumps(await make(from_query(ListQuestion, arguments))))
-        except (ArgumentError, PageError) as error:
-            page = refusal(error)
-        return with_headers(page)
+            return _page_of(make(from_query(ListQuestion, arguments)))
+        except ArgumentError as error:
+            return with_headers(refusal(error))
 
     return handle
+
+
+def _page_of(made: Steps[dict[str, Any]]) -> Steps[Page]:
+    try:
+        document = yield from made
+    except PageError as error:
+        return with_headers(refusal(error))
+    first, *rest = yield from json_parts(document, is_indented=False)
+    return with_headers(Page(body=first, rest=rest))

@@ -440,7 +440,9 @@ class VirtualTable {
       this.space.append(element);
     }
     drawn.element.classList.toggle("empty", row === undefined);
-    if (row !== undefined) drawn.updates.forEach((update) => update(row));
+    if (row === undefined || drawn.row === row) return; // a scroll draws again what a refresh has not changed
+    drawn.row = row;
+    drawn.updates.forEach((update) => update(row));
   }
 
   opened(at) {
@@ -1690,8 +1692,15 @@ async function streamFacts(account, name) {
 }
 
 async function consumersOf(account, stream, offset, limit) {
-  if (!isOf(account)) return get("ui/consumers", { acc: account, stream, offset, limit });
-  const found = await api(`CONSUMER.LIST.${stream}`, { offset });
+  const here = () => get("ui/consumers", { acc: account, stream, offset, limit });
+  if (!isOf(account)) return here();
+  let found = null;
+  try {
+    found = await api(`CONSUMER.LIST.${stream}`, { offset });
+  } catch (error) {
+    if (error instanceof Refused && error.status === 403) return here(); // a user who may not list them
+    throw error;
+  }
   return { total: found.total, rows: (found.consumers || []).slice(0, limit).map((info) => rowOfConsumer(account, info)) };
 }
 
