@@ -10,6 +10,7 @@ from jetraft.api.jetstream.views import single_stream
 from jetraft.cluster.backup.asker import Asker
 from jetraft.cluster.backup.mark import is_marked
 from jetraft.cluster.backup.sending import Manner
+from jetraft.cluster.requests.large_bodies import worked_on
 from jetraft.store.model import errors, message
 from jetraft.store.model.requests import JSApiStreamRestoreRequest, JSApiStreamSnapshotRequest
 from jetraft.store.model.responses import ResponseType, answer, error_answer
@@ -59,16 +60,20 @@ def _from_seq(hdr: bytes) -> int:
 
 async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.RESTORE.*: returns the subject that receives the archive; its last chunk is answered like a creation."""
-    if call.is_empty:
-        raise errors.BAD_REQUEST.with_values()
-    # An archive may be of a server without the bound on what a request names.
-    request = call.decode(JSApiStreamRestoreRequest, is_bounded=False)
+    request = await worked_on(call.body, partial(_restore_request, call))
     if request.config.name and request.config.name != call.stream:
         raise errors.STREAM_MISMATCH.with_values()
     if not request.config.name or is_marked(request.config):
         raise errors.BAD_REQUEST.with_values()
     asker = Asker(client=client_of(call.hdr, call.account), answer=partial(_outcome, service))
     return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, asker)}
+
+
+def _restore_request(call: Call) -> JSApiStreamRestoreRequest:
+    if call.is_empty:
+        raise errors.BAD_REQUEST.with_values()
+    # An archive may be of a server without the bound on what a request names.
+    return call.decode(JSApiStreamRestoreRequest, is_bounded=False)
 
 
 def _outcome(service: ClusterService, outcome: Mapping[str, Any] | errors.ApiError) -> bytes:

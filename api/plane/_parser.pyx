@@ -60,7 +60,7 @@ from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text, push_p
 cdef enum:
     # What a connection may bring in one turn to what is not compiled, some 10 ms: then it rests until the next one.
     WORK_PER_TURN = 4096        # messages for a receiver in Python, most of which are handled in runs; see work_of
-    WORK_OF_CALL = 64           # a CONNECT, a message to be traced, or something that is denied and logged
+    WORK_OF_CALL = 128          # a CONNECT, a message to be traced, or something that is denied and logged
     ARGS_MAX = 5        # one more than any verb has, so that surplus arguments are noticed
     ARGUMENTS_BYTES_MAX = 65534     # of a line with subjects, for any max_control_line: their lengths have 16 bits
 

@@ -39,6 +39,7 @@ from jetraft.cluster.calls.messages.backups import (
 )
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.consumers.account_bounds import within
+from jetraft.cluster.requests.large_bodies import worked_on
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors
@@ -211,7 +212,7 @@ class Backups:
         from jetraft.cluster.backup.upload import Upload  # noqa: PLC0415
 
         kept = await self._ask(account, Owner.META, "", FREE, orjson.dumps(config.to_json_dict()))
-        config = StreamConfig.from_json(orjson.dumps(FreeAnswer.unpack(kept).config))
+        config = await worked_on(kept, lambda: StreamConfig.from_json(orjson.dumps(FreeAnswer.unpack(kept).config)))
         if self._uploads >= UPLOADS_MAX or self._nursery is None:
             raise errors.STREAM_RESTORE_FAILED.with_values(err="too many restores at the same time")
         subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{self._new_id()}"
@@ -353,14 +354,17 @@ class Backups:
         """Return the config as it would be kept."""
         if self._machine.leading_term is None:
             raise Moved(self._machine.leader)
-        config = self._frontend.checked(StreamConfig.from_json(request.payload), pedantic=False)
+        asked = await worked_on(request.payload, lambda: StreamConfig.from_json(request.payload))
+        if self._machine.leading_term is None:  # it may have ended meanwhile
+            raise Moved(self._machine.leader)
+        config = self._frontend.checked(asked, pedantic=False)
         if self._machine.table.get(StreamKey(request.account, config.name)) is not None:
             raise errors.STREAM_NAME_EXISTS_RESTORE_FAILED.with_values()
         return config.to_json_dict()
 
     async def _serve_create(self, request: ForwardedRequest) -> int:
         """Return the incarnation; the same for the same restore, should it be asked twice."""
-        config = StreamConfig.from_json(request.payload)
+        config = await worked_on(request.payload, lambda: StreamConfig.from_json(request.payload))
         created = await self._frontend.create(request.account, config, pedantic=False)
         if not created.fresh and not is_marked(created.assignment.config):
             raise errors.STREAM_NAME_EXISTS_RESTORE_FAILED.with_values()
@@ -368,7 +372,7 @@ class Backups:
 
     async def _serve_finish(self, request: ForwardedRequest) -> None:
         asked = FinishQuestion.unpack(request.payload)
-        config = StreamConfig.from_json(orjson.dumps(asked.config))
+        config = await worked_on(request.payload, lambda: StreamConfig.from_json(orjson.dumps(asked.config)))
         self._owners.require_meta()
         self._frontend.checked(config, pedantic=False)
         row = self._machine.table.get(StreamKey(request.account, config.name))

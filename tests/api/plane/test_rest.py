@@ -7,7 +7,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.cluster.capture._capture import captures
 
 LINES = 2_000
-SHARE_MAX = 70  # calls of one turn, a few more than the share says
+SHARE_MAX = 36  # calls of one turn, a few more than the share says
 MESSAGES = 10_000
 MESSAGES_SHARE_MAX = 4_100
 
@@ -79,6 +79,22 @@ def test_messages_for_a_receiver_in_python_are_captured_over_several_turns_in_or
         found += new
         plane.turn(0)
     assert found == [b"%05d" % number for number in range(MESSAGES)]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("Nats-Msg-Id", 260), ("Nats-Expected-Last-Subject-Sequence-Subject", 66), ("Other", 1_030)]
+)
+def test_messages_count_for_what_their_headers_ask_of_a_stream(name: str, most: int) -> None:
+    calls = Calls()
+    plane = calls.plane
+    captured: list[bytes] = []
+    plane.add_sink(plane.account("$G"), b"s", captured.append)
+    busy = plane.open(-1, b"")
+    hdr = f"NATS/1.0\r\n{name}: a\r\n\r\n".encode()
+    line = b"HPUB s %d %d\r\n%s\r\n" % (len(hdr), len(hdr), hdr)
+    plane.feed(busy, b'CONNECT {"headers":true}\r\n' + line * LINES)
+    plane.run_sinks()
+    assert most // 2 < len([*captures(b"".join(captured))]) <= most
 
 
 def test_who_rests_may_close() -> None:
