@@ -111,6 +111,18 @@ SHOWN: tuple[Shown, ...] = (
         where="tests/clients/test_restarts.py",
     ),
     Shown(
+        what="`STREAM.RESTORE` with more replicas than one on a server without a cluster",
+        ours="10074 before the archive is sent",
+        theirs="takes all of the archive and answers 10062 with the text of 10074",
+        where="cluster/meta/frontend.py",
+    ),
+    Shown(
+        what="the time of the last ack in consumer info",
+        ours="of the acks that this leader has taken; none after a change of leaders",
+        theirs="goes on, as each replica notes when it hears of an ack",
+        where="cluster/consumers/effects.py",
+    ),
+    Shown(
         what="who a closed connection was, asked without `auth`",
         ours="not told, as of open ones",
         theirs="`jwt`, `issuer_key` and `name_tag` of users with tokens",
