@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -148,6 +148,9 @@ bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them re
 
 bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1 ONLY=JSON
 	$(BIN)/python -m tests.spark.bench $(addprefix --only ,$(ONLY)) $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
+
+bench-spark-planning: setup ## how long a read of many streams, subjects or sequences is planned, floors: STREAMS=n SUBJECTS=n
+	$(BIN)/python -m tests.spark.bench_planning $(if $(STREAMS),--streams $(STREAMS)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 bench-gets: setup ## what a STREAM.MSG.GET costs on one node and on three, nats-server beside: GETS=n WINDOW=n RUNS=n
 	PYTHONPATH=src:. $(BIN)/python -m tests.bench.gets --gets $(or $(GETS),3000) --window $(or $(WINDOW),1) --runs $(or $(RUNS),1)

@@ -22,7 +22,7 @@ from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.stream_planner import StreamPlanner
 from pyspark_jetstream.triggers import Minimum, Pace, least, rows_of_bytes, shares
 from pyspark_jetstream.typed.stream_schemas import Decoding, choose
-from pyspark_jetstream.values import matches
+from pyspark_jetstream.values import form_of
 from pyspark_jetstream.watch import Watch
 
 LOG = logging.getLogger("pyspark_jetstream")
@@ -81,9 +81,14 @@ class Planner:
         patterns = [name for name in self._options.streams if "*" in name]
         fixed = [name for name in self._options.streams if "*" not in name]
         if patterns and time.monotonic() - self._named_at_s > DISCOVERY_S:
-            self._names = [name for name in stream_names(self._api) if any(matches(name, one) for one in patterns)]
-            self._named_at_s = time.monotonic()
+            self.use_names(stream_names(self._api))
         return sorted({*fixed, *self._names}) if patterns else fixed
+
+    def use_names(self, names: list[str]) -> None:
+        """Take note of the names that the server has now, of which the patterns choose."""
+        forms = [form_of(one) for one in self._options.streams if "*" in one]
+        self._names = [name for name in names if any(form.fullmatch(name) for form in forms)]
+        self._named_at_s = time.monotonic()
 
     def initial(self) -> Offsets:
         """Return where a new query starts; every call returns the same offsets."""

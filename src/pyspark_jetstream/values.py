@@ -72,7 +72,12 @@ def parse_streams(text: str) -> tuple[str, ...]:
 
 def matches(name: str, pattern: str) -> bool:
     """Whether a name has the form of a pattern, in which `*` is any part."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+    return form_of(pattern).fullmatch(name) is not None
+
+
+def form_of(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))))
 
 
 def parse_subjects(text: str) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ TEXT = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 WITHOUT_SPARK = [code for code in BLOCKS if "import pyspark_jetstream as js" in code]
 IN_SQL = [code for code in BLOCKS if "spark.sql(" in code]  # its options are in statements
-EXAMPLES = [code for code in BLOCKS if code not in WITHOUT_SPARK and code not in IN_SQL]
+[PROGRAM] = [code for code in BLOCKS if "SparkSession.builder" in code]
+EXAMPLES = [code for code in BLOCKS if code not in WITHOUT_SPARK and code not in IN_SQL and code != PROGRAM]
 COMMANDS = re.findall(r"^    (jetraft export .*)$", TEXT, re.MULTILINE)
 
 
@@ -120,6 +121,21 @@ def test_the_examples_with_spark_run(spark: "SparkSession", server: Server, clie
         spark.catalog.dropTempView(view)
     for stream in ("JOBS", "SEEN", "BILLS"):
         delete(client, stream)
+
+
+@pytest.mark.spark
+def test_the_whole_program_runs(spark: "SparkSession", server: Server, tmp_path: Path) -> None:
+    here = PROGRAM.replace("nats://127.0.0.1:4222", server.url).replace("/tmp/sums-checkpoint", str(tmp_path))
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(here, "docs/spark.md", "exec"), names)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    found = [(row.subject, json.loads(row.data)) for row in names["result"].collect()]
+    assert sum(one["orders"] for _, one in found) == 100
+    assert sum(one["price"] for _, one in found) == 250.0
+    assert {subject for subject, _ in found} == {"sums.eu", "sums.us"}
 
 
 def streamed(frame: "DataFrame", directory: Path) -> int:

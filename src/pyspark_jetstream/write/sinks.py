@@ -79,7 +79,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise BadOptionError(
-                "output mode 'complete' is not possible: a stream is appended to; use outputMode('append') or 'update'"
+                "output mode 'complete' is not possible: a stream is appended to; use 'append' or foreachBatch"
             )
         self._plan = plan_write(given, schema)
         if self._plan.options.write_id is not None:
