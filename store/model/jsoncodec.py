@@ -22,6 +22,12 @@ def _check_asked(value: Object) -> None:
     check_items(value)
 
 
+def _check_large(body: bytes) -> None:
+    from jetraft.store.model.body_items import check_large  # noqa: PLC0415  (as above)
+
+    check_large(body)
+
+
 def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_asked: bool = False) -> T:
     """An object of a wire class from a request body; the zero object for an empty body.
 
@@ -32,6 +38,8 @@ def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_aske
     go_name = cls.__name__
     result: T = cls()
     try:
+        if is_asked:
+            _check_large(body)
         for value in values_of(body):
             if value is None:
                 continue
@@ -50,6 +58,8 @@ def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True, is_aske
 def unmarshal(cls: type[T], body: bytes, *, is_asked: bool = False) -> T:
     """An object from a body that is one JSON value, without what `cls` does not know. Raises ApiError INVALID_JSON."""
     try:
+        if is_asked:
+            _check_large(body)
         value = one_value(body)
         if value is None:
             return cls()
