@@ -165,6 +165,8 @@ class Jsz:
             "bytes": whole.bytes,
             "scrub": {**attrs.asdict(self.scrub), **plain(upkeep.scrub)},
         }
+        if self.node.parts.exclusion.is_removed:
+            document["disabled"] = True  # as nats-server: JetStream is off until the server is started again
         if upkeep.compared is not None:
             document["compare"] = plain(upkeep.compared)
         if meta is not None:

@@ -70,7 +70,8 @@ def test_a_server_that_is_removed_while_it_runs_serves_nothing_when_that_is_answ
         assert not has_responders(node, one.lower()), "its only replica is on the removed server"
     victim.running.wait_for_line("this server was removed from the cluster")
     victim.running.wait_until(lambda: health(victim) == (503, REASON), what="/healthz said why")
-    assert victim.get("/jsz")[1]["streams"] == 0
+    page = victim.get("/jsz")[1]
+    assert (page["streams"], page["disabled"]) == (0, True)
     wait_until_healed(leader, three, victim.name)
     for node in (leader, victim):
         with RawClient(node.address) as client:
@@ -78,6 +79,7 @@ def test_a_server_that_is_removed_while_it_runs_serves_nothing_when_that_is_answ
 
     victim.restart()  # the operator's word
     cluster.wait_healthy()
+    assert "disabled" not in victim.get("/jsz")[1]
     leader.running.wait_until(lambda: len(voters(leader, "meta")) == 4, what="the server votes again")
     with RawClient(leader.address) as client:
         assert client.acknowledged(one.lower(), b"x")["seq"] == 2, "with what it had"
