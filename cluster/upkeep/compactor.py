@@ -4,6 +4,8 @@ One task looks at the replicas of this node in turn: it plans for blocks of whic
 whose time has come: when both checkpoints of the log are behind them. Where nothing else brings that about, because a
 stream rests, it takes checkpoints earlier, lets the log begin a new block, and a leader adds an entry that does nothing
 so that the second checkpoint can follow.
+A block in which a message was erased is rewritten whatever else lives in it: the subject is left, which a replay from a
+checkpoint of before needs, and no checkpoint of after.
 Replicas do this on their own, each for its own files; no entry says so, and state does not depend on it.
 
 While the disk is nearly full nothing is waited for: messages are refused until there is room. A replica in which
@@ -175,8 +177,9 @@ class Compactor:
         work.examined = {block: work.examined[block] for block, _, _ in fill if block in work.examined}
         for block, spanned, living in fill:
             is_new = block not in planned and block not in work.put_off and work.examined.get(block) != living
+            must_go = block in log.upkeep.erased_in
             much_is_gone = (spanned - living) * 100 >= spanned * GONE_PERCENT_MIN
-            if not is_new or (room <= 0 and living) or not (much_is_gone or compresses):
+            if not is_new or (room <= 0 and living) or not (much_is_gone or compresses or must_go):
                 continue
             source = log.upkeep.compaction_source(block, index)
             if source is None:
@@ -184,7 +187,7 @@ class Compactor:
             work.examined[block] = living
             live = store.live_in(block)
             is_to_be_packed = compresses and source.indexes is None
-            if not living or is_to_be_packed or is_worthwhile(source.used, live.message_bytes):
+            if not living or is_to_be_packed or must_go or is_worthwhile(source.used, live.message_bytes):
                 work.plans.append(Plan(block=block, index=index, live=live))
                 room -= bool(living)
 
@@ -281,9 +284,11 @@ class Compactor:
 
     @staticmethod
     def _should_roll(log: FileLog, store: StreamStore) -> bool:
-        """Whether little lives in the block that grows, so that it is worth ending before it is full."""
+        """Whether the block that grows should end before it is full: little lives in it, or something was erased."""
         number, used = log.growing
-        return number is not None and is_worthwhile(used, store.live_in(number).message_bytes)
+        if number is None:
+            return False
+        return number in log.upkeep.erased_in or is_worthwhile(used, store.live_in(number).message_bytes)
 
 
 def _compresses(machine: StreamMachine) -> bool:

@@ -25,7 +25,17 @@ from jetraft.store.model import index_ranges
 class BlockUpkeep:
     """Rewrites and drops blocks."""
 
-    __slots__ = ("_blocks", "_checkpoints", "_damage", "_dropped", "_durability", "_reader", "_state", "_tail")
+    __slots__ = (
+        "_blocks",
+        "_checkpoints",
+        "_damage",
+        "_dropped",
+        "_durability",
+        "_reader",
+        "_state",
+        "_tail",
+        "erased_in",
+    )
 
     def __init__(  # noqa: PLR0913  (the parts of the log that an upkeep must not disturb)
         self,
@@ -47,12 +57,15 @@ class BlockUpkeep:
         self._checkpoints = checkpoints
         self._damage = damage
         self._dropped = dropped  # every index that was ever dropped on purpose; only grows
+        # Blocks with the subject of a message that was erased in this process; the one empty set takes no memory.
+        self.erased_in: frozenset[int] = frozenset()
 
     def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
         """See RecordEraser (store/stream/stream_store.py) and store/log/erasure.py."""
         self._state.check_usable()
         frame = erasure.erased(self._reader.frame(self._blocks.numbered(block), frame_offset), record_offset)
         self._rewrite(block, frame_offset, frame, is_invalidated=False)
+        self.erased_in |= {block}
 
     def drop_copies(self) -> None:
         """See FileLog. A log that has failed drops them when the entry is applied again."""
@@ -113,6 +126,7 @@ class BlockUpkeep:
         for block in blocks:
             self._damage.is_gone_from(block)
             self._tail.remove(block)
+            self._is_rid_of(block.number)
         self._state.token += 1
 
     def compaction_source(self, number: int, index: int) -> Source | None:
@@ -150,8 +164,14 @@ class BlockUpkeep:
         block.offsets, block.stored, block.indexes = compacted.offsets, compacted.places, compacted.indexes
         block.used = compacted.used
         self._damage.is_gone_from(block)
+        self._is_rid_of(block.number)  # the file is that of the revision which had the erasure
         self._blocks.note_holes()
         return True
+
+    def _is_rid_of(self, number: int) -> None:
+        """A block has nothing of what was erased any more."""
+        if number in self.erased_in:
+            self.erased_in -= {number}
 
     def directory_sync_failed(self, error: OSError) -> None:
         """Fail the log because an fsync of its directory failed; final, like a failed fsync of a file.

@@ -137,6 +137,31 @@ async def test_a_stream_that_rests_comes_near_the_size_of_what_lives(autojump: o
     assert lab.replica.found() == expected
 
 
+async def test_the_subject_of_an_erased_message_goes_though_nearly_all_of_its_block_lives(autojump: object) -> None:
+    """A replay from a checkpoint of before needs it, so it goes when both are of after; the stream rests meanwhile."""
+    disk = FussyDisk()
+    disk.make_directory(GROUP.parent)
+    disk.sync_names()
+    lab = Lab(rounds=0, disk=disk)
+    lab.replica.store.set_limits(StoreLimits())
+    lab.replica.publish([(b"private.subject", b"NATS/1.0\r\nA: b\r\n\r\n", b"secret")])
+    lab.replica.publish([(b"k.%d" % key, b"", PAYLOAD) for key in range(300)])
+    lab.replica.command("remove", [2], True)  # noqa: FBT003  (an entry of the log)
+    lab.replica.settle()
+    expected = lab.replica.found()
+    assert any(b"private.subject" in data for data in lab.replica.block_files().values())
+
+    await lab.look(12)
+
+    assert not any(b"private.subject" in data for data in lab.replica.block_files().values())
+    assert lab.replica.found() == expected
+    assert lab.replica.log.upkeep.erased_in == set()
+    figures = lab.compactor.statistics()
+    assert (figures.plans_waiting, figures.blocks_dropped) == (0, 0)
+    lab.replica.restart()
+    assert lab.replica.found() == expected
+
+
 async def test_a_stream_of_which_nothing_is_gone_is_left_alone(autojump: object) -> None:
     lab = Lab(rounds=0)
     for number in range(400):
