@@ -4,7 +4,8 @@
 removes what one keeps for inspection (cli/quarantine.py); `jetraft recover` makes groups available again without a
 majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py), `jetraft backup` and `jetraft
 restore` keep streams in a directory (cli/backup.py), `jetraft chain verify` recomputes the head of a chained stream
-(cli/chain.py).
+(cli/chain.py). `jetraft stream` and the other commands for running clusters are in cli/client; they need the extra
+`cli`. `jetraft serve` runs the server, as flags alone do.
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
@@ -32,7 +33,10 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "backup": "jetraft.api.cli.backup",
     "restore": "jetraft.api.cli.backup",
     "chain": "jetraft.api.cli.chain",
+    "context": "jetraft.api.cli.client.context_commands",
+    "stream": "jetraft.api.cli.client.streams",
 }
+SERVE = "serve"  # the server's flags follow, as they do without it
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
@@ -112,6 +116,8 @@ def main(  # noqa: PLR0911  (one for each way to end)
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:
         return command(words[0], words[1:])
+    if words and words[0] == SERVE:
+        words = words[1:]
     try:
         settings = settings_of(words)
         if settings.get("help"):

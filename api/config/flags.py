@@ -173,7 +173,7 @@ def _by_name() -> dict[str, CommandFlag]:
 def help_text(program: str = "jetraft") -> str:
     """Return the text of --help."""
     lines = [
-        f"Usage: {program} [options]             run a server",
+        f"Usage: {program} [serve] [options]     run a server",
         f"       {program} inspect DIR           print the contents of a store directory",
         f"       {program} verify DIR            check a store directory for damage",
         f"       {program} quarantine DIR        list or remove what a store keeps of damaged logs for inspection",
@@ -181,6 +181,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
         f"       {program} export FILE           write a stream of running servers to a Parquet file",
         f"       {program} chain verify STREAM   recompute the head of a chained stream from its messages",
+        f"       {program} context|stream ...    use a running cluster, as a client (docs/cli.md)",
         f"       {program} COMMAND --help        show the options of a command",
     ]
     for title, flags in SECTIONS:

@@ -27,11 +27,13 @@ class Extra:
         return f"the extra {self.name} is not installed: {self.command}"
 
 
-# Of the commands backup, restore, export and chain; of streams with `jetraft.schema`; of the second engine.
+# Of the commands backup, restore, export and chain; of streams with `jetraft.schema`; of the commands for running
+# clusters; of the second engine.
 TOOLS: Final = Extra(name="tools", modules=frozenset({"pyspark_jetstream", "pyarrow"}))
 SCHEMA: Final = Extra(name="schema", modules=frozenset({"fastavro", "google", "jsonschema_rs"}))
+CLI: Final = Extra(name="cli", modules=frozenset({"typer", "rich", "nats", "nkeys"}))
 PYSYNCOBJ: Final = Extra(name="pysyncobj", modules=frozenset({"pysyncobj"}))
-EXTRAS: Final = (TOOLS, SCHEMA, PYSYNCOBJ)
+EXTRAS: Final = (TOOLS, CLI, SCHEMA, PYSYNCOBJ)
 
 
 def missing_extra(error: ImportError) -> Extra | None:

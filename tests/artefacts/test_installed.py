@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from jetraft.api.cli.main import COMMANDS
-from jetraft.store.model.extras import EXTRAS, PYSYNCOBJ, SCHEMA, TOOLS, missing_extra
+from jetraft.store.model.extras import CLI, EXTRAS, PYSYNCOBJ, SCHEMA, TOOLS, Extra, missing_extra
 from tests.artefacts.building import FOLDERS, Artefacts
 from tests.artefacts.environments import Environment, closure, requirements_in
 from tests.harness.raw import RawClient
@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.slow("the first test of a run that needs the artefacts makes them"),
 ]
 FOR_TOOLS: Final = {"export", "backup", "restore", "chain"}
+CLIENTS: Final = {name for name, module in COMMANDS.items() if ".client." in module}
 AVRO: Final = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
 USES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # configuration of the server, metadata of a stream
     SCHEMA.name: ("max_payload: 1MB", {"jetraft.schema_type": "json", "jetraft.schema": '{"type": "integer"}'}),
@@ -72,7 +73,7 @@ def server(environment: Environment, directory: Path, config: str | None = None)
         yield made
 
 
-def check_commands(environment: Environment, directory: Path, *, tools: bool) -> None:
+def check_commands(environment: Environment, directory: Path, *extras: Extra) -> None:
     """`--help` of each, or one line that names the extra."""
     script = environment.directory / "bin" / "jetraft"
     shown = environment.run(str(script), "--help", cwd=directory)
@@ -80,8 +81,9 @@ def check_commands(environment: Environment, directory: Path, *, tools: bool) ->
     assert "-js" in shown.stdout
     for name in COMMANDS:
         shown = environment.run("-m", "jetraft", name, "--help", cwd=directory)
-        if name in FOR_TOOLS and not tools:
-            said = f"jetraft {name}: the extra tools is not installed: pip install 'jetraft[tools]'\n"
+        needed = TOOLS if name in FOR_TOOLS else CLI if name in CLIENTS else None
+        if needed is not None and needed not in extras:
+            said = f"jetraft {name}: the extra {needed.name} is not installed: pip install 'jetraft[{needed.name}]'\n"
             assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", said)
         else:
             assert (shown.returncode, shown.stderr) == (0, ""), name
@@ -112,7 +114,7 @@ def used(address: tuple[str, int], **config: Any) -> dict[str, Any]:
 def test_alone_it_serves_and_says_what_its_commands_lack(installed: Environment, tmp_path: Path) -> None:
     assert installed.pip("check").stdout == "No broken requirements found.\n"
     assert prepared(installed, tmp_path) == {extra.name for extra in EXTRAS}
-    check_commands(installed, tmp_path, tools=False)
+    check_commands(installed, tmp_path)
     with server(installed, tmp_path / "alone") as alone:
         used(alone.address)
         with RawClient(alone.address) as client:
@@ -132,7 +134,7 @@ def test_with_the_tools_a_stream_is_backed_up_and_exported(
 ) -> None:
     with with_extra(installed, artefacts, TOOLS.name):
         assert installed.pip("check").stdout == "No broken requirements found.\n"
-        check_commands(installed, tmp_path, tools=True)
+        check_commands(installed, tmp_path, TOOLS)
         with server(installed, tmp_path / "tools") as serving:
             used(serving.address)
             url = f"nats://{serving.address[0]}:{serving.address[1]}"
@@ -141,6 +143,18 @@ def test_with_the_tools_a_stream_is_backed_up_and_exported(
                 done = installed.run("-m", "jetraft", *command, cwd=tmp_path)
                 assert done.returncode == 0, done.stderr
             assert (tmp_path / "s.parquet").stat().st_size > 0
+
+
+def test_with_the_command_line_a_stream_is_created(
+    installed: Environment, artefacts: Artefacts, tmp_path: Path
+) -> None:
+    with with_extra(installed, artefacts, CLI.name):
+        assert installed.pip("check").stdout == "No broken requirements found.\n"
+        check_commands(installed, tmp_path, CLI)
+        with server(installed, tmp_path / "cli") as serving:
+            words = ("stream", "add", "S", "--subjects", "s", "--server", f"{serving.address[0]}:{serving.address[1]}")
+            done = installed.run("-m", "jetraft", *words, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("extra", [SCHEMA.name, PYSYNCOBJ.name])
@@ -187,6 +201,7 @@ def test_all_that_is_imported_is_a_dependency_or_of_an_extra_in_the_table(artefa
     [
         (ModuleNotFoundError(name="pyspark_jetstream.errors"), "tools"),
         (ModuleNotFoundError(name="google.protobuf"), "schema"),
+        (ModuleNotFoundError(name="typer"), "cli"),
         (ModuleNotFoundError(name="trio"), ""),
         (ModuleNotFoundError(name="jetraft.api.absent"), ""),
         (ModuleNotFoundError(), ""),

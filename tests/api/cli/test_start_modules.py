@@ -24,7 +24,10 @@ def told(*, at_ready):
 cli.main = told
 jetraft.__main__.main()
 """
-LIBRARIES = "argparse bcrypt cramjam crc32c cryptography email h11 html importlib.metadata nacl pysyncobj zipfile"
+LIBRARIES = """
+    argparse asyncio bcrypt cramjam crc32c cryptography email h11 html importlib.metadata nacl nats pysyncobj rich
+    typer zipfile
+"""
 OPTIONAL = """
     jetraft.api.auth.claims jetraft.api.auth.tokens jetraft.api.auth.version_1 jetraft.api.callouts
     jetraft.api.claims_service
