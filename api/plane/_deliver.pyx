@@ -57,7 +57,7 @@ cdef enum:
     NUMBER_BYTES = 4    # of an account, behind the head of a route record
     WORK_OF_HEADERS = 3     # of a message with headers, beside 1: a stream may have to judge it by itself
     WORK_OF_OUR_HEADERS = 15    # of one with headers of JetStream: a stream judges it by itself, in 8 to 60 us
-    WORK_OF_PATTERN = 63        # of one that names a pattern to be searched for, in up to 130 us
+    WORK_OF_PATTERN = 1023      # of one that names a pattern: a search for it takes 0.7 ms among 20,000 subjects
 
 
 cdef match_t* match_for(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n) noexcept nogil:
@@ -289,13 +289,24 @@ cdef uint32_t give(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexc
     return 1
 
 
+cdef bint names_pattern(msg_t* msg) noexcept nogil:
+    """Whether the subject whose last sequence a message expects may have a wildcard."""
+    cdef const char* end = msg.data + msg.hdr_len
+    cdef const char* at = <const char*>memmem(msg.data, msg.hdr_len, b"-Subject-Sequence-Subject:", 26)
+    while at != NULL and at < end and at[0] != c"\r":
+        if at[0] == c"*" or at[0] == c">":
+            return True
+        at += 1
+    return False
+
+
 cdef inline uint32_t work_of(msg_t* msg) noexcept nogil:
     """What a message costs a receiver in Python; 1 is what one costs that is handled in a run."""
     if msg.hdr_len == 0:
         return 1
     if memmem(msg.data, msg.hdr_len, b"\nNats-", 6) == NULL:
         return 1 + WORK_OF_HEADERS
-    if memmem(msg.data, msg.hdr_len, b"-Subject-Sequence-Subject:", 26) != NULL:
+    if names_pattern(msg):
         return 1 + WORK_OF_PATTERN
     return 1 + WORK_OF_OUR_HEADERS
 

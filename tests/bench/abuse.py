@@ -31,7 +31,7 @@ from tests.bench.hostile import Peak
 from tests.harness.certificates import Authority
 from tests.harness.leafs import RawLeaf
 from tests.harness.ports import HOST, free_port
-from tests.harness.raw import RawClient, connect_line
+from tests.harness.raw import RawClient, connect_line, header_block
 from tests.harness.raw_websocket import BINARY, WebSocketClient, frame, request
 from tests.harness.server import Server
 
@@ -43,7 +43,10 @@ PINGS_PER_LOGIN: Final = 50
 CONFIG: Final = """
 allow_non_tls: true
 tls {{ {tls} timeout: 2 }}
-authorization {{ timeout: 2, users: [ {{user: u, password: x}} ] }}
+authorization {{ timeout: 2, users: [
+  {{user: u, password: x}}
+  {{user: d, password: x, permissions: {{ publish: {{ deny: "denied" }}, subscribe: {{ deny: "denied" }} }} }}
+] }}
 websocket {{ host: "127.0.0.1", port: {web}, no_tls: true, compression: true }}
 leafnodes {{ host: "127.0.0.1", port: {leaf} }}
 accounts {{ SYS {{ users: [ {{user: sys, password: x}} ] }} }}
@@ -269,20 +272,92 @@ def leaf_lines(place: Place) -> None:
             leaf.send(b"LMSG nobody 3\r\nabc\r\n" * 500)
 
 
+def denied_lines(place: Place) -> None:
+    """Lines that the user's permissions deny, 10,000 in a send."""
+    with RawClient(place.server.address, user="d", **{"pass": "x"}) as client:
+        for number in place.rounds():
+            client.send((b"SUB denied 7\r\n", b"PUB denied 0\r\n\r\n")[number % 2] * 10_000)
+            client.settle(60.0)
+
+
+def connects(place: Place) -> None:
+    """CONNECTs on one connection, 5,000 in a send."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        for _ in place.rounds():
+            client.send(connect_line(**LOGIN) * 5_000)
+            client.settle(60.0)
+
+
+def restores(place: Place) -> None:
+    """Restores of streams with 10,000 sources, each 400 KB."""
+    sources = [{"name": f"N{at}", "filter_subject": f"*.q{at}"} for at in range(10_000)]
+    with RawClient(place.server.address, **LOGIN) as client:
+        for number in place.rounds():
+            name = f"R{number}"
+            client.api(f"STREAM.RESTORE.{name}", {"config": {"name": name, "sources": sources}, "state": {}})
+
+
+def named_items(place: Place) -> None:
+    """Creations of streams and consumers that name as much as they may, and more."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        client.api("STREAM.CREATE.K", {"name": "K", "subjects": ["k.>"], "storage": "memory"})
+        for number in place.rounds():
+            count, name = (2_900, 10_000)[number % 2], f"C{number}"
+            client.api(
+                "STREAM.CREATE.M", {"name": "M", "subjects": [f"*.q{at}" for at in range(count)], "storage": "memory"}
+            )
+            client.api("STREAM.DELETE.M", {})
+            config = {"name": name, "ack_policy": "explicit", "filter_subjects": [f"k.*.q{at}" for at in range(count)]}
+            client.api(f"CONSUMER.CREATE.K.{name}", {"stream_name": "K", "config": config})
+            client.api(f"CONSUMER.DELETE.K.{name}", {})
+
+
+def patterns(place: Place) -> None:
+    """Messages that expect the last sequence of a pattern, and gets of patterns, on a stream with 20,000 subjects."""
+    pattern = [("Nats-Expected-Last-Subject-Sequence", "7"), ("Nats-Expected-Last-Subject-Sequence-Subject", "*.zz")]
+    hdr, body = header_block(pattern), json.dumps({"multi_last": [f"*.zz{at}" for at in range(1_000)]}).encode()
+    expecting = b"HPUB k.a back %d %d\r\n%sx\r\n" % (len(hdr), len(hdr) + 1, hdr)
+    getting = b"PUB $JS.API.DIRECT.GET.K back %d\r\n%s\r\n" % (len(body), body)
+    with RawClient(place.server.address, **LOGIN) as client:
+        client.api("STREAM.CREATE.K", {"name": "K", "subjects": ["k.>"], "storage": "memory", "allow_direct": True})
+        client.send(b"".join(b"PUB k.%d 1\r\nx\r\n" % at for at in range(20_000)))
+        client.subscribe("back")
+        for _ in place.rounds():
+            client.send(expecting * 1_000 + getting * 5)
+            client.settle(60.0)
+
+
+def pages(place: Place) -> None:
+    """All of /jsz and /metrics of 300 streams with a consumer each, one page after the other."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        for at in range(300):
+            name = f"S{at}"
+            client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"s{at}.>"], "storage": "memory"})
+            config = {"durable_name": "c", "ack_policy": "explicit"}
+            client.api(f"CONSUMER.CREATE.{name}.c", {"stream_name": name, "config": config})
+    for _ in place.rounds():
+        for path in ("/jsz?consumers=1&config=1&raft=1", "/metrics"):
+            place.server.get(path)
+
+
 MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
+OF_JETSTREAM: Final = ("restores", "named_items", "patterns", "pages")
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
     for attack in (
         silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
-        stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines,
+        stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines, denied_lines, connects, restores,
+        named_items, patterns, pages,
     )
 }  # fmt: skip
 
 
 def shown(trips: list[float]) -> str:
-    """Median and 99th percentile in milliseconds."""
+    """Median, 99th percentile and the longest in milliseconds."""
     cuts = statistics.quantiles(trips, n=100) if len(trips) > 1 else [0.0] * 99
-    return f"p50 {cuts[49] * 1000:5.1f} ms, p99 {cuts[98] * 1000:6.1f} ms"
+    return (
+        f"p50 {cuts[49] * 1000:5.1f} ms, p99 {cuts[98] * 1000:6.1f} ms, worst {max(trips, default=0.0) * 1000:6.1f} ms"
+    )
 
 
 def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
@@ -291,7 +366,9 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
     web_port, leaf_port = free_port(), free_port()
     config = CONFIG.format(tls=authority.server().block, web=web_port, leaf=leaf_port, more=MORE.get(name, ""))
     with ExitStack() as stack:
-        server = stack.enter_context(Server("jetraft", directory=directory, config=config, jetstream=False))
+        server = stack.enter_context(
+            Server("jetraft", directory=directory, config=config, jetstream=name in OF_JETSTREAM)
+        )
         here, there = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
         process = spawn.Process(target=witness, args=(server.address, there), daemon=True)
