@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.monitor.questions import ROWS_MAX
+from jetraft.api.monitor.questions import ROWS_MAX, ROWS_SHOWN, ListQuestion, from_query
 from jetraft.api.monitor.ui.assets import FILES, HEADERS
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
@@ -145,8 +145,15 @@ def test_accounts_and_groups(server: Server) -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize("query", ["limit=1000000", "limit=-1", "offset=-5", "offset=99999999", "filter=%00%ff"])
-def test_a_list_is_bounded_whatever_is_asked(server: Server, path: str, query: str) -> None:
-    assert len(rows(server, f"/base{path}?{query}")) <= ROWS_MAX
+def test_a_list_is_answered_whatever_part_is_asked(server: Server, path: str, query: str) -> None:
+    assert len(rows(server, f"/base{path}?{query}")) <= 32
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"), [("", ROWS_SHOWN), ("7", 7), ("-1", 0), ("0", 0), ("501", ROWS_MAX), ("999999999", ROWS_MAX)]
+)
+def test_a_page_has_so_many_rows_at_most(limit: str, shown: int) -> None:
+    assert from_query(ListQuestion, {"limit": limit}).rows_max == shown
 
 
 def test_wrong_arguments_are_refused_with_their_name(server: Server) -> None:

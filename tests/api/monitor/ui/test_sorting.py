@@ -21,7 +21,7 @@ class Keys:
 
 def run(steps: Steps[list[tuple[int, int]]], keys: Keys) -> tuple[list[tuple[int, int]], list[int]]:
     """What steps return, and for how many keys each has asked."""
-    asked = []
+    asked: list[int] = []
     while True:
         before = keys.asked
         try:
