@@ -59,7 +59,7 @@ test-again: setup ## the tests that failed in the last `make test`, alone; those
 	$(BIN)/python -m tests.harness.again
 
 ui-check: setup  ## the dashboard in headless Chromium (apt-get install chromium): each view, sign-ins, a failover seen live; writes docs/pictures
-	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check '.[ui-check]' --no-deps playwright greenlet pyee
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.50'
 	$(BIN)/python -m pytest -q -m browser tests/ui -o timeout=600
 
 test-long: setup ## the tests that have a long form, in it: more seeds and moments, each mutation searched from seed 0 (WORKERS=n)
