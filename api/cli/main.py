@@ -33,8 +33,13 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "backup": "jetraft.api.cli.backup",
     "restore": "jetraft.api.cli.backup",
     "chain": "jetraft.api.cli.chain",
+    "consumer": "jetraft.api.cli.client.consumers",
     "context": "jetraft.api.cli.client.context_commands",
+    "pub": "jetraft.api.cli.client.messages",
+    "reply": "jetraft.api.cli.client.messages",
+    "req": "jetraft.api.cli.client.messages",
     "stream": "jetraft.api.cli.client.streams",
+    "sub": "jetraft.api.cli.client.messages",
 }
 SERVE = "serve"  # the server's flags follow, as they do without it
 

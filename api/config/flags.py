@@ -181,7 +181,9 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
         f"       {program} export FILE           write a stream of running servers to a Parquet file",
         f"       {program} chain verify STREAM   recompute the head of a chained stream from its messages",
-        f"       {program} context|stream ...    use a running cluster, as a client (docs/cli.md)",
+        f"       {program} stream|consumer ...   show and change what a running cluster has (docs/cli.md)",
+        f"       {program} pub|sub|req|reply ...  send and receive messages",
+        f"       {program} context ...           keep the options of connections",
         f"       {program} COMMAND --help        show the options of a command",
     ]
     for title, flags in SECTIONS:

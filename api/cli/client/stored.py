@@ -40,7 +40,7 @@ def print_message(out: Printer, found: dict[str, Any], *, series: bool = False) 
     place = "  ".join(
         f"{name} {found[name]}" for name in ("stream", "consumer", "seq", "deliveries", "pending") if name in found
     )
-    out.line(f"[{place}]  {found['subject']}" + (f"  {found['time']}" if found.get("time") else ""))
+    out.line((f"[{place}]  " if place else "") + found["subject"] + (f"  {found['time']}" if found.get("time") else ""))
     for name, values in found.get("headers", {}).items():
         for value in values:
             out.line(f"  {clean(name)}: {clean(value)}")

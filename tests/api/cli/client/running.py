@@ -17,6 +17,7 @@ MASKS: Final = (  # what differs from run to run: times, durations, ids, ports a
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?"), "<time>"),
     (re.compile(r"\bN?[A-Z0-9]{54,56}\b"), "<id>"),
     (re.compile(r"\b(\d+(\.\d+)?(ns|µs|us|ms|s|m|h|d))+(?![\w.])"), "<duration>"),
+    (re.compile(r"_INBOX\.\S+"), "<inbox>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
     (re.compile(r"\d+(\.\d+)? (MiB|GiB|KiB|TiB)"), "<size>"),
     (re.compile(r"─+"), "─"),

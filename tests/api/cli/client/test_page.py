@@ -35,7 +35,8 @@ def commands() -> list[str]:
 
     found = []
     for name, module in GROUPS.items():
-        app = importlib.import_module(module).GROUP.app
+        loaded = importlib.import_module(module)
+        app = loaded.GROUPS[name].app if hasattr(loaded, "GROUPS") else loaded.GROUP.app
         alone = len(app.registered_commands) == 1 and app.registered_callback is None
         found += [name] if alone else [f"{name} {each.name}" for each in app.registered_commands]
     return found
