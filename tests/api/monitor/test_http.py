@@ -8,8 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from jetraft.api.monitor.http import MonitorServer
+from jetraft.api.monitor.http import PAGES_BYTES_MAX, MonitorServer
 from jetraft.api.monitor.page import Page
+from jetraft.api.monitor.steps import SLICE_NS, Steps
+from jetraft.store.model.clock import NS_PER_S
 from tests.harness.patience import PATIENCE_S
 
 
@@ -73,6 +75,35 @@ async def test_who_asks_for_pages_in_a_loop_leaves_half_of_the_time_to_others(
             for _ in range(4):
                 nursery.start_soon(server._page_in_turn, request)
         assert trio.current_time() - began == pytest.approx(4 * 0.5 + 3 * 0.5)
+
+
+async def test_a_page_for_which_there_is_no_room_beside_those_that_are_being_sent_is_refused() -> None:
+    def large(_arguments: dict[str, str]) -> Steps[Page]:
+        yield PAGES_BYTES_MAX // 2 + 1
+        return Page(body=b"whole")
+
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = MonitorServer(sock, {"/large": twice(large)})
+        request = h11.Request(method="GET", target="/large", headers=[("Host", "x")])
+        with server._being_sent(Page(body=b"", rest=[bytes(PAGES_BYTES_MAX // 4)])):
+            assert (await server._page_in_turn(request)).body == b"whole"
+            with server._being_sent(Page(body=bytes(PAGES_BYTES_MAX // 4))):
+                assert (await server._page_in_turn(request)).status == 503
+        assert (await server._page_in_turn(request)).body == b"whole"
+
+
+def twice(made: Callable[[dict[str, str]], Steps[Page]]) -> Callable[[dict[str, str]], Steps[Page]]:
+    """The same page, written in a slice of its own before it is over."""
+
+    def steps(arguments: dict[str, str]) -> Steps[Page]:
+        for written in made(arguments):
+            yield written
+            until_s = trio.current_time() + 2 * SLICE_NS / NS_PER_S
+            while trio.current_time() < until_s:
+                yield 0
+        return Page(body=b"whole")
+
+    return steps
 
 
 def test_a_connection_too_many_is_closed() -> None:
