@@ -1,0 +1,65 @@
+"""`server`, `doctor`, `account` and `events` on three servers, with one that ends."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.cli.client.running import Done, run
+from tests.harness.cluster import Cluster
+from tests.harness.patience import until
+
+CONFIG = """
+accounts { SYS: { users: [{user: sys, password: s}] }, A: { jetstream: enabled, users: [{user: a, password: a}] } }
+system_account: SYS
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster("jetraft", 3, directory=tmp_path_factory.mktemp("cluster"), config=CONFIG) as nodes:
+        yield nodes
+
+
+def as_user(cluster: Cluster, user: str, *words: str) -> Done:
+    return run(*words, "--server", ",".join(cluster.urls), "--user", user, "--password", user[0])
+
+
+@pytest.mark.usefixtures("no_login")
+def test_servers_are_shown_and_checked_and_a_lost_one_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    assert as_user(cluster, "a", "stream", "add", "S", "--subjects", "s", "--replicas", "3").status == 0
+    listed = as_user(cluster, "sys", "server", "ls", "--json")
+    assert [each["server"]["name"] for each in json.loads(listed.out)] == ["n1", "n2", "n3"]
+    assert as_user(cluster, "sys", "server", "info", "n2").out.startswith("Server n2\n")
+    assert as_user(cluster, "sys", "server", "health").status == 0
+    assert "metadata group: led by n" in as_user(cluster, "sys", "server", "report").out
+    pid = str(cluster[0].running.pid)
+    words = ("doctor", "--store-dir", str(cluster[0].store_dir), "--pid", pid, "--json")
+    checks = {}
+
+    def all_well() -> bool:
+        done = as_user(cluster, "sys", *words)
+        checks.update({each["check"]: each["ok"] for each in json.loads(done.out)})
+        machine = ("disk", "fsync", "open files")  # which a busy machine under test may fail
+        return all(ok for check, ok in checks.items() if check not in machine)
+
+    until(all_well)
+    assert {"clock of n3", "versions", "health of n1", "metadata group", "streams", "disk", "fsync"} <= checks.keys()
+    assert not list(cluster[0].store_dir.glob(".doctor*"))
+    assert as_user(cluster, "sys", "server", "step-down", "--force").status == 0
+    cluster[2].kill()
+
+    def n3_is_named() -> bool:
+        done = as_user(cluster, "sys", "doctor")
+        lines = [line for line in done.out.splitlines() if line.startswith("FAIL")]
+        return done.status == 1 and any("stream S of A" in line and "n3 (offline" in line for line in lines)
+
+    until(n3_is_named)
+
+
+@pytest.mark.usefixtures("no_login")
+@pytest.mark.parametrize("line", ["server ls", "server health", "doctor", "server step-down --force"])
+def test_a_user_of_another_account_may_not(cluster: Cluster, line: str) -> None:
+    done = as_user(cluster, "a", *line.split(), "--timeout", "2s")
+    assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
