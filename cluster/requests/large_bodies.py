@@ -1,6 +1,6 @@
 """Work on bodies whose size a client chose: a thread does what takes longer than a slice of a turn.
 
-Only for work that looks at the body alone. Whoever waits for it asks again about everything else.
+Only for work that looks at the body alone. The caller, which waits for it, asks again about everything else.
 """
 
 from __future__ import annotations
