@@ -55,6 +55,7 @@ max_control_line: 4096
 {more}
 """
 LOGIN: Final[Mapping[str, Any]] = {"user": "u", "pass": "x"}
+DENIED: Final[dict[str, Any]] = {"user": "d", "pass": "x"}
 DEFLATE: Final = {"Sec-WebSocket-Extensions": "permessage-deflate"}
 COMPRESSED: Final = 4  # the first reserved bit
 
@@ -274,7 +275,7 @@ def leaf_lines(place: Place) -> None:
 
 def denied_lines(place: Place) -> None:
     """Lines that the user's permissions deny, 10,000 in a send."""
-    with RawClient(place.server.address, user="d", **{"pass": "x"}) as client:
+    with RawClient(place.server.address, **DENIED) as client:
         for number in place.rounds():
             client.send((b"SUB denied 7\r\n", b"PUB denied 0\r\n\r\n")[number % 2] * 10_000)
             client.settle(60.0)
