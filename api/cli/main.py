@@ -38,6 +38,8 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "context": "jetraft.api.cli.client.context_commands",
     "doctor": "jetraft.api.cli.client.doctor",
     "events": "jetraft.api.cli.client.accounts",
+    "kv": "jetraft.api.cli.client.kv",
+    "object": "jetraft.api.cli.client.objects",
     "pub": "jetraft.api.cli.client.messages",
     "reply": "jetraft.api.cli.client.messages",
     "req": "jetraft.api.cli.client.messages",

@@ -183,6 +183,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} chain verify STREAM   recompute the head of a chained stream from its messages",
         f"       {program} stream|consumer ...   show and change what a running cluster has (docs/cli.md)",
         f"       {program} pub|sub|req|reply ...  send and receive messages",
+        f"       {program} kv|object ...         buckets of keys, buckets of files",
         f"       {program} server|account ...    show servers and their health, what an account uses",
         f"       {program} doctor|events ...     check a deployment, print events",
         f"       {program} context ...           keep the options of connections",

@@ -16,6 +16,7 @@ ADVICE: Final = {
     10058: "`jetraft stream edit` changes a stream that exists",
     10059: "`jetraft stream ls` lists the streams of the account",
     10065: "`jetraft stream find --subject SUBJECT` names the stream that has these subjects",
+    10071: "it was changed meanwhile: read it again, and decide again",
     10076: "start the server with -js, or connect to one that has JetStream",
     10148: "`jetraft consumer edit` changes a consumer that exists",
 }
