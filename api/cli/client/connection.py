@@ -149,6 +149,11 @@ async def connected(login: ClientLogin, out: Printer, timeout_s: float) -> Async
         await _end(connection.nc)
 
 
+def unconnected(login: ClientLogin, out: Printer, timeout_s: float) -> CommandConnection:
+    """For a command that reads pages of monitors: it must not send a request."""
+    return CommandConnection(nc=Client(), login=login, out=out, timeout_s=timeout_s)
+
+
 async def _end(nc: Client) -> None:
     with suppress(Exception):
         async with asyncio.timeout(CLOSE_TIMEOUT_S):

@@ -19,7 +19,7 @@ from jetraft.api.cli.client.connection import CommandConnection
 from jetraft.api.cli.client.errors import CommandError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.streams import replica_text
-from jetraft.api.cli.client.system_pages import ServerPage, system_pages
+from jetraft.api.cli.client.system_pages import Monitor, ServerPage, system_pages
 from jetraft.api.cli.client.units import shown_duration, shown_size
 from jetraft.store.model.gotime import parse_time
 
@@ -51,12 +51,13 @@ async def doctor(
         Path | None, typer.Option("--store-dir", help="store directory of a server on this machine")
     ] = None,
     pid: Annotated[int | None, typer.Option("--pid", min=1, help="process id of a server on this machine")] = None,
+    monitor: Monitor = None,
 ) -> int:
     """Check servers, streams, clocks, versions, certificates and limits; exit status 1 when something is wrong."""
-    stats = await system_pages(at, "")
-    pages = {page: await system_pages(at, page) for page in ("VARZ", "HEALTHZ")}
+    stats = await system_pages(at, "", monitor=monitor)
+    pages = {page: await system_pages(at, page, monitor=monitor) for page in ("VARZ", "HEALTHZ")}
     detail = {"accounts": True, "streams": True, "limit": 1024}
-    jetstream = [each for each in await system_pages(at, "JSZ", detail) if not each.data.get("disabled")]
+    jetstream = [each for each in await system_pages(at, "JSZ", detail, monitor) if not each.data.get("disabled")]
     found = [
         *clocks(stats),
         *versions(pages["VARZ"]),

@@ -16,7 +16,7 @@ import attrs
 import typer
 from rich.markup import escape
 
-from jetraft.api.cli.client.connection import connected
+from jetraft.api.cli.client.connection import connected, unconnected
 from jetraft.api.cli.client.errors import FAILED_STATUS, STATUSES, CommandError, UsageError
 from jetraft.api.cli.client.login import ENVIRONMENT, login_of
 from jetraft.api.cli.client.output import Printer
@@ -142,6 +142,8 @@ def _runner(function: Callable[..., Any], fields: Sequence[ConfigOption], *, con
         login = login_of(flags)
 
         async def work() -> Any:
+            if given.get("monitor"):  # pages over HTTP, which need no user
+                return await function(unconnected(login, out, timeout_s), **given)
             async with connected(login, out, timeout_s) as connection:
                 return await function(connection, **given)
 

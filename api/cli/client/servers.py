@@ -1,6 +1,6 @@
 """`jetraft server`: shows the servers of a cluster and their health, moves leadership, removes members.
 
-All but `step-down` and `remove` are requests to `$SYS.REQ`, all are for users of the system account.
+All but `step-down` and `remove` are requests of a user of the system account, or pages of monitoring ports.
 """
 
 from typing import Annotated, Any, Final
@@ -12,10 +12,12 @@ from jetraft.api.cli.client.errors import CommandError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.output import confirm
 from jetraft.api.cli.client.streams import Force, replica_text
-from jetraft.api.cli.client.system_pages import ServerPage, system_pages
+from jetraft.api.cli.client.system_pages import Monitor, ServerPage, system_pages
 from jetraft.api.cli.client.units import shown_count, shown_size, since
 
-GROUP: Final = CommandGroup.of("server", "Servers: list, show, check, move leadership; for the system account.")
+GROUP: Final = CommandGroup.of(
+    "server", "Servers: list, show, check, move leadership; for the system account, or by --monitor."
+)
 main: Final = GROUP.main
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="name of the server")]
 
@@ -25,10 +27,10 @@ def as_json(found: list[ServerPage]) -> list[dict[str, Any]]:
     return [{"server": each.server, "data": each.data} for each in found]
 
 
-@GROUP.command("ls", "server ls")
-async def ls(at: CommandConnection) -> None:
+@GROUP.command("ls", "server ls", "server ls --monitor http://n1:8222,http://n2:8222 --json")
+async def ls(at: CommandConnection, monitor: Monitor = None) -> None:
     """List the servers of the cluster."""
-    found = await system_pages(at, "")
+    found = await system_pages(at, "", monitor=monitor)
     at.out.table(
         ("name", "cluster", "host", "version", ">connections", ">memory", ">cpu %", ">slow", "up"),
         (
@@ -51,9 +53,9 @@ async def ls(at: CommandConnection) -> None:
 
 
 @GROUP.command("info", "server info n1")
-async def info(at: CommandConnection, member: Server) -> None:
+async def info(at: CommandConnection, member: Server, monitor: Monitor = None) -> None:
     """Show a server."""
-    (found,) = await named(at, member)
+    (found,) = await named(at, member, monitor)
     data = found.data
     stream = data.get("jetstream") or {}
     config, stats = stream.get("config") or {}, stream.get("stats") or {}
@@ -82,18 +84,18 @@ async def info(at: CommandConnection, member: Server) -> None:
     )
 
 
-async def named(at: CommandConnection, server: str) -> list[ServerPage]:
+async def named(at: CommandConnection, server: str, monitor: str | None) -> list[ServerPage]:
     """The page of the server with that name, alone. Raises CommandError."""
-    found = [each for each in await system_pages(at, "VARZ") if each.name == server]
+    found = [each for each in await system_pages(at, "VARZ", monitor=monitor) if each.name == server]
     if not found:
         raise CommandError(f"no server {server} answers: `jetraft server ls` lists those that do")
     return found[:1]
 
 
 @GROUP.command("health", "server health")
-async def health(at: CommandConnection) -> int:
+async def health(at: CommandConnection, monitor: Monitor = None) -> int:
     """Ask each server whether it is healthy; exit status 1 when one is not."""
-    found = await system_pages(at, "HEALTHZ")
+    found = await system_pages(at, "HEALTHZ", monitor=monitor)
     at.out.table(
         ("name", "status", "why"),
         ((each.name, each.data.get("status"), each.data.get("error", "")) for each in found),
@@ -104,9 +106,9 @@ async def health(at: CommandConnection) -> int:
 
 
 @GROUP.command("report", "server report")
-async def report(at: CommandConnection) -> None:
+async def report(at: CommandConnection, monitor: Monitor = None) -> None:
     """Show what JetStream holds on each server, and the members of the metadata group."""
-    found = [each for each in await system_pages(at, "JSZ") if not each.data.get("disabled")]
+    found = [each for each in await system_pages(at, "JSZ", monitor=monitor) if not each.data.get("disabled")]
     if at.out.as_json:
         at.out.json(as_json(found))
         return

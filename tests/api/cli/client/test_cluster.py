@@ -27,6 +27,23 @@ def as_user(cluster: Cluster, user: str, *words: str) -> Done:
 
 
 @pytest.mark.usefixtures("no_login")
+def test_monitors_say_the_same_without_a_user(cluster: Cluster) -> None:
+    urls = ",".join(f"http://127.0.0.1:{each.http_port}" for each in cluster)
+    names = [each["server"]["name"] for each in json.loads(run("server", "ls", "--monitor", urls, "--json").out)]
+    assert names == ["n1", "n2", "n3"]
+    assert run("server", "health", "--monitor", urls).status == 0
+    assert run("server", "info", "n3", "--monitor", urls).out.startswith("Server n3\n")
+    assert "metadata group: led by n" in run("server", "report", "--monitor", urls).out
+    by_monitor = {each["check"] for each in json.loads(run("doctor", "--monitor", urls, "--json").out)}
+    assert by_monitor == {each["check"] for each in json.loads(as_user(cluster, "sys", "doctor", "--json").out)}
+    away = run("server", "health", "--monitor", f"{urls},http://127.0.0.1:1")
+    assert (away.status, away.out) == (1, "")
+    assert "http://127.0.0.1:1: Connection refused: start the server with -m" in away.err
+    wrong = run("server", "ls", "--monitor", "ftp://u:hidden@x")
+    assert (wrong.status, wrong.out, "hidden" in wrong.err) == (2, "", False)
+
+
+@pytest.mark.usefixtures("no_login")
 def test_servers_are_shown_and_checked_and_a_lost_one_is_named(cluster: Cluster, tmp_path: Path) -> None:
     assert as_user(cluster, "a", "stream", "add", "S", "--subjects", "s", "--replicas", "3").status == 0
     listed = as_user(cluster, "sys", "server", "ls", "--json")
