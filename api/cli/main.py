@@ -34,6 +34,7 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "restore": "jetraft.api.cli.backup",
     "chain": "jetraft.api.cli.chain",
     "account": "jetraft.api.cli.client.accounts",
+    "completion": "jetraft.api.cli.client.completion",
     "consumer": "jetraft.api.cli.client.consumers",
     "context": "jetraft.api.cli.client.context_commands",
     "doctor": "jetraft.api.cli.client.doctor",

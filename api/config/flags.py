@@ -187,6 +187,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} server|account ...    show servers and their health, what an account uses",
         f"       {program} doctor|events ...     check a deployment, print events",
         f"       {program} context ...           keep the options of connections",
+        f"       {program} completion SHELL      print a script that completes commands in bash or zsh",
         f"       {program} COMMAND --help        show the options of a command",
     ]
     for title, flags in SECTIONS:
