@@ -1,4 +1,4 @@
-"""`pub`, `sub`, `req`, `reply` and `consumer next` with real servers and real processes."""
+"""`pub`, `sub`, `req`, `reply`, `events` and `consumer next` with real servers and real processes."""
 
 import json
 import os
@@ -93,3 +93,12 @@ def test_a_failure_is_one_line(status: int, words: tuple[str, ...], said: str) -
     done = run(*words)
     assert (done.status, done.out, done.err.count("\n")) == (status, "", 1), done
     assert said in done.err
+
+
+def test_events_prints_the_advisories_of_the_account(server: Server) -> None:
+    watcher = process(server, "events", "--count", "1", "--json")
+    until(lambda: subscriptions(server, "$JS.EVENT.METRIC.>"))
+    assert run("stream", "add", "SEEN", "--subjects", "seen").status == 0
+    out, _ = watcher.communicate(timeout=PATIENCE_S)
+    event = json.loads(out)
+    assert (watcher.returncode, event["stream"], event["action"]) == (0, "SEEN", "create")
