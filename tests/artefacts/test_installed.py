@@ -187,7 +187,8 @@ def test_all_that_is_imported_is_a_dependency_or_of_an_extra_in_the_table(artefa
     by_name = importlib.metadata.packages_distributions()
     dependencies = closure(requirements_in(artefacts.server_wheel)).keys()
     required = {needed.name.lower() for needed in requirements_in(artefacts.server_wheel)}
-    assert of_extras - {"pyarrow"} <= names, "pyarrow is what pyspark_jetstream.export needs"
+    needed_by_others = {"pyarrow", "nkeys"}  # by pyspark_jetstream.export, and by nats-py for files of credentials
+    assert of_extras - needed_by_others <= names
     for name in names - of_extras:
         sources = {each.lower() for each in by_name.get(name, [])}
         assert sources & set(dependencies), f"{name} is neither a dependency nor in store/model/extras.py"
