@@ -19,6 +19,7 @@ SESSION: Final = (
     "tests/spark/test_recovery.py",
     "tests/spark/test_sql.py",
     "tests/spark/test_spark_options.py",
+    "tests/spark/test_typed_spark.py",
     "tests/spark/write/test_sinks.py",
 )
 # Folders with long tests, the longest first; others have thousands that take milliseconds.

@@ -92,7 +92,7 @@ def test_an_answer_is_lost_with_its_service() -> None:
 
 def test_an_exporter_is_told_of_the_requester_as_the_present_import_says() -> None:
     """A connection keeps what was said of it for one import; the next import may lie at the same address."""
-    pair = Pair(make_plane(lambda *said: b'{"acc":"B","share":%d}' % said[-1]))
+    pair = Pair(make_plane(lambda cid, *_: b'{"acc":"B","share":%d}' % bool(cid)))
     pair.start(shared())
     for share in (False, True, False, True):
         imports = (Import(kind=SERVICE, account="A", subject="s", share=share),)

@@ -220,7 +220,7 @@ def test_the_events_of_a_turn_are_bounded_and_the_next_turn_has_its_own() -> Non
     block = b"NATS/1.0\r\n" + DEST + b"\r\n" + ONLY + b"\r\n\r\n"
     message = b"HPUB foo %d %d\r\n%s\r\n" % (len(block), len(block), block)
     for _ in range(2):
-        node.plane.feed(receiver, message * 50)
+        node.plane.feed(receiver, message * 20)  # fewer than a turn takes of a connection
         node.plane.run_sinks()
         found = traces(node, watcher)
         assert 0 < len(found) <= EVENTS_MAX // 1000

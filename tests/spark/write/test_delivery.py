@@ -196,11 +196,11 @@ def test_fences_of_other_partitions_and_micro_batches_do_not_fill_a_stream(
 
 
 def test_a_stream_that_has_no_room_beside_its_fences_is_named(server: Server, client: RawClient) -> None:
-    create_target(client, "FULL", max_msgs=3, discard="new")
+    create_target(client, "FENCED", max_msgs=3, discard="new")
     for partition in range(3):
-        write([server.url], "FULL", [], partition=partition)
+        write([server.url], "FENCED", [], partition=partition)
     with pytest.raises(ServersUnavailableError, match=r"maximum messages exceeded.*3 of its messages are fences"):
-        write([server.url], "FULL", [1], partition=3, retry_timeout_s=4.0)
+        write([server.url], "FENCED", [1], partition=3, retry_timeout_s=4.0)
 
 
 def only_fences(ask: Any) -> Any:

@@ -4,10 +4,10 @@ import json
 import os
 from pathlib import Path
 
-import nats
 import pytest
 
 from tests.api.cli.client.running import run
+from tests.clients.nats_py import connection
 from tests.harness.server import Server
 
 
@@ -36,13 +36,10 @@ def test_a_file_is_stored_and_read_unchanged_and_replaces_nothing_unasked(tmp_pa
 
 
 async def asked(url: str) -> tuple[list[str], bytes | None]:
-    client = await nats.connect(url)
-    try:
+    async with connection(url) as client:
         bucket = await client.jetstream().key_value("CFG")
         await bucket.put("b.c", b"from nats-py")
         return sorted(await bucket.keys()), (await bucket.get("a")).value
-    finally:
-        await client.close()
 
 
 def test_keys_are_those_of_every_client(server: Server) -> None:
