@@ -16,6 +16,8 @@ from tests.simulator.series import MET, play_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.campaign
 SEEDS = examples(10, long=60)
 SEEDS_MAX = 60
 

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+
+pytestmark = pytest.mark.campaign
 
 FAT = {"x": "y" * 120_000}  # metadata of nearly the size that is allowed: the log fills up, and is trimmed, soon
 ROUNDS = 600  # of 120 KB: two checkpoints, at 32 MiB each, and what was before them trimmed

@@ -33,6 +33,8 @@ from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import MS, Lab, ListMachine
 
+pytestmark = pytest.mark.campaign
+
 NAME, INCARNATION = GroupId("S-R3M-test0000"), 7
 THREE = tuple(NodeId(f"n{number}") for number in range(1, 4))
 FIVE = tuple(NodeId(f"n{number}") for number in range(1, 6))
