@@ -12,6 +12,7 @@ from jetraft.api.http_gateway.requests import is_own_host
 from jetraft.api.monitor.web_request import WebRequest
 
 MARK = "x-jetraft-dashboard"  # the header of requests that act
+OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")  # a proxy of this machine says that it hands on
 SAME_SITE = frozenset(("", "none", "same-origin"))  # of Sec-Fetch-Site; old browsers send none
 
 
@@ -41,6 +42,10 @@ def why_not_own(asked: WebRequest) -> str:
 
 
 def is_local(asked: WebRequest) -> bool:
-    """Whether a request comes from this machine, to a name that no page of another site can have."""
+    """Whether a request comes from this machine, to a name that no page of another site can have.
+
+    A proxy of this machine has its address, and may set the Host to that of the server: what it hands on is not local.
+    """
     is_loopback = asked.ip == "::1" or asked.ip.startswith("127.")
-    return is_loopback and is_own_host(asked.header("host"))
+    is_handed_on = any(asked.header(name) for name in OF_PROXIES)
+    return is_loopback and not is_handed_on and is_own_host(asked.header("host"))

@@ -85,3 +85,9 @@ def test_the_site_of_a_request(site: str, is_foreign: bool) -> None:  # noqa: FB
 )
 def test_local_is_this_machine_under_a_name_that_no_site_has(ip: str, host: str, local: bool) -> None:  # noqa: FBT001
     assert is_local(asked(ip, host=host)) is local
+
+
+@pytest.mark.parametrize("name", ["forwarded", "x_forwarded_for", "x_real_ip", "via"])
+def test_what_a_proxy_of_this_machine_hands_on_is_not_local(name: str) -> None:
+    assert is_local(asked("127.0.0.1", host="localhost"))
+    assert not is_local(asked("127.0.0.1", host="localhost", **{name: "192.0.2.1"}))
