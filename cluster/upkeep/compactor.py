@@ -5,7 +5,8 @@ whose time has come: when both checkpoints of the log are behind them. Where not
 stream rests, it takes checkpoints earlier, lets the log begin a new block, and a leader adds an entry that does nothing
 so that the second checkpoint can follow.
 A block in which a message was erased is rewritten whatever else lives in it: the subject is left, which a replay from a
-checkpoint of before needs, and no checkpoint of after.
+checkpoint of before needs, and no checkpoint of after. A log that has been rewritten for this
+rests before the next time, whatever is erased meanwhile: a delete may not cost a block of megabytes each time.
 Replicas do this on their own, each for its own files; no entry says so, and state does not depend on it.
 
 While the disk is nearly full nothing is waited for: messages are refused until there is room. A replica in which
@@ -46,6 +47,7 @@ HURRIED_LOOK_S: Final = 0.2  # while the disk is nearly full: giving back what w
 PATIENCE_NS: Final = 10 * NS_PER_S  # how long a plan waits for the checkpoints that come by themselves
 HURRIED_PATIENCE_NS: Final = NS_PER_S // 10  # at first, and twice as long each time: each entry takes room too
 FAILED_REST_NS: Final = 60 * NS_PER_S  # before a block is planned for again whose rewriting failed
+ERASED_REST_NS: Final = 300 * NS_PER_S  # between rewrites of a log for what was erased: the subject of a late one stays
 COURTESIES: Final = 3  # another replica is behind by two checkpoints and the rest of its patience at most
 PLANS_MAX: Final = 4  # per log, of blocks that are to be rewritten: each holds 8 bytes for a live message
 BYTES_PER_S_MAX: Final = 32 << 20  # of blocks read, as the scrub: publishers must not notice
@@ -88,6 +90,8 @@ class _Work:
     waiting_since_ns: int | None = None
     patience_ns: int = HURRIED_PATIENCE_NS  # while the disk is nearly full
     put_off: dict[int, int] = attrs.Factory(dict)  # block -> when it may be planned for again
+    to_erase: frozenset[int] = frozenset()  # blocks to plan for because of what was erased in them, now
+    erases_from_ns: int = 0  # when the next ones may be named
     proposed: int = 0  # entries that do nothing, since then
     last_index: int = 0  # of the log, when it was looked at
     courtesies: int = 0  # entries that do nothing still to come, for replicas that wait longer than this one
@@ -158,7 +162,8 @@ class Compactor:
                 await self._rewrite(replica, log, work, plan)
         if log.failed is not None:
             return
-        if not self._hasten(replica, log, work) and not work.put_off:
+        rests_after_erasures = bool(log.upkeep.erased_in) or self._clock.mono_ns() < work.erases_from_ns
+        if not self._hasten(replica, log, work) and not work.put_off and not rests_after_erasures:
             self._idle[log] = happened
             if not work.examined:
                 del self._work[log]  # a node has many streams in which nothing is ever gone
@@ -173,11 +178,14 @@ class Compactor:
         planned = {plan.block for plan in work.plans}
         room = PLANS_MAX - sum(not plan.is_dead for plan in work.plans)
         compresses = _compresses(replica.machine)
+        if log.upkeep.erased_in and now_ns >= work.erases_from_ns:
+            work.to_erase, work.erases_from_ns = log.upkeep.erased_in, now_ns + ERASED_REST_NS
         fill = store.block_fill()
         work.examined = {block: work.examined[block] for block, _, _ in fill if block in work.examined}
         for block, spanned, living in fill:
-            is_new = block not in planned and block not in work.put_off and work.examined.get(block) != living
-            must_go = block in log.upkeep.erased_in
+            must_go = block in work.to_erase
+            has_changed = must_go or work.examined.get(block) != living
+            is_new = has_changed and block not in planned and block not in work.put_off
             much_is_gone = (spanned - living) * 100 >= spanned * GONE_PERCENT_MIN
             if not is_new or (room <= 0 and living) or not (much_is_gone or compresses or must_go):
                 continue
@@ -185,10 +193,11 @@ class Compactor:
             if source is None:
                 continue
             work.examined[block] = living
+            work.to_erase -= {block}
             live = store.live_in(block)
             is_to_be_packed = compresses and source.indexes is None
             if not living or is_to_be_packed or must_go or is_worthwhile(source.used, live.message_bytes):
-                work.plans.append(Plan(block=block, index=index, live=live))
+                work.plans.append(Plan(block=block, index=index, live=live, erasures=log.upkeep.erasures_in(block)))
                 room -= bool(living)
 
     def _drop(self, group: Group, log: FileLog, work: _Work, ready: Sequence[Plan]) -> None:
@@ -210,7 +219,7 @@ class Compactor:
         compressed = _compresses(replica.machine)
         try:
             compacted = await run_blocking(partial(compact, log.place, source, plan.live, compressed=compressed))
-            is_done = await self._exchange(group, log, compacted)
+            is_done = await self._exchange(group, log, compacted, plan)
         except StoreCorrupt as error:
             group.distrust(error)
             return
@@ -223,10 +232,11 @@ class Compactor:
         if not self._is_short():
             await trio.sleep(source.used / BYTES_PER_S_MAX)
 
-    async def _exchange(self, group: Group, log: FileLog, compacted: Compacted) -> bool:
+    async def _exchange(self, group: Group, log: FileLog, compacted: Compacted, plan: Plan) -> bool:
         """Put the new file in place; False when the block has changed meanwhile or is being fetched."""
         if not group.change_blocks(lambda: log.upkeep.exchange(compacted)):
             return False
+        log.upkeep.forget_erasures(plan.block, plan.erasures)
         self._rewritten += 1
         self._gained += compacted.bytes_gained
         try:
@@ -238,6 +248,7 @@ class Compactor:
     def _put_off(self, work: _Work, plans: Sequence[Plan]) -> None:
         """These could not be carried out: plan for their blocks again after a while, as they are then."""
         work.put_off.update(dict.fromkeys((plan.block for plan in plans), self._clock.mono_ns() + FAILED_REST_NS))
+        work.to_erase |= {plan.block for plan in plans if plan.erasures}
 
     @staticmethod
     async def _discard(log: FileLog, source: Source) -> None:
@@ -258,7 +269,8 @@ class Compactor:
             work.patience_ns = HURRIED_PATIENCE_NS
         work.last_index, work.proposed = group.log.last_index, 0
         first_live_seq = replica.machine.first_live_seq
-        has_droppable, should_roll = log.upkeep.has_droppable(first_live_seq), rests and self._should_roll(log, store)
+        has_droppable = log.upkeep.has_droppable(first_live_seq)
+        should_roll = rests and self._should_roll(log, store, work)
         waits = bool(work.plans) or has_droppable or should_roll
         if waits and len(group.members) > 1:
             work.courtesies = COURTESIES
@@ -283,12 +295,12 @@ class Compactor:
         return waits or work.courtesies > 0 or not rests
 
     @staticmethod
-    def _should_roll(log: FileLog, store: StreamStore) -> bool:
+    def _should_roll(log: FileLog, store: StreamStore, work: _Work) -> bool:
         """Whether the block that grows should end before it is full: little lives in it, or something was erased."""
         number, used = log.growing
         if number is None:
             return False
-        return number in log.upkeep.erased_in or is_worthwhile(used, store.live_in(number).message_bytes)
+        return number in work.to_erase or is_worthwhile(used, store.live_in(number).message_bytes)
 
 
 def _compresses(machine: StreamMachine) -> bool:

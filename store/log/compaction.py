@@ -70,6 +70,7 @@ class Plan:
     block: int
     index: int
     live: Live
+    erasures: int = 0  # in the block, when the plan was made: `live` has the frame of what was erased later
 
     @property
     def is_dead(self) -> bool:

@@ -31,10 +31,10 @@ class BlockUpkeep:
         "_damage",
         "_dropped",
         "_durability",
+        "_erasures",
         "_reader",
         "_state",
         "_tail",
-        "erased_in",
     )
 
     def __init__(  # noqa: PLR0913  (the parts of the log that an upkeep must not disturb)
@@ -57,15 +57,31 @@ class BlockUpkeep:
         self._checkpoints = checkpoints
         self._damage = damage
         self._dropped = dropped  # every index that was ever dropped on purpose; only grows
-        # Blocks with the subject of a message that was erased in this process; the one empty set takes no memory.
-        self.erased_in: frozenset[int] = frozenset()
+        # Block -> how often a message was erased in it whose subject is still there. Most logs have none.
+        self._erasures: dict[int, int] | None = None
+
+    @property
+    def erased_in(self) -> frozenset[int]:
+        """The blocks that still have the subject of an erased message."""
+        return frozenset(self._erasures or ())
+
+    def erasures_in(self, block: int) -> int:
+        """How often a message was erased in a block since the last rewrite that was planned after all of them."""
+        return 0 if self._erasures is None else self._erasures.get(block, 0)
+
+    def forget_erasures(self, block: int, planned: int) -> None:
+        """A block was rewritten by a plan that knew of `planned` erasures; one that came later still has to go."""
+        if self._erasures is not None and self._erasures.get(block) == planned:
+            self._is_rid_of(block)
 
     def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
         """See RecordEraser (store/stream/stream_store.py) and store/log/erasure.py."""
         self._state.check_usable()
         frame = erasure.erased(self._reader.frame(self._blocks.numbered(block), frame_offset), record_offset)
         self._rewrite(block, frame_offset, frame, is_invalidated=False)
-        self.erased_in |= {block}
+        if self._erasures is None:
+            self._erasures = {}
+        self._erasures[block] = self._erasures.get(block, 0) + 1
 
     def drop_copies(self) -> None:
         """See FileLog. A log that has failed drops them when the entry is applied again."""
@@ -164,14 +180,14 @@ class BlockUpkeep:
         block.offsets, block.stored, block.indexes = compacted.offsets, compacted.places, compacted.indexes
         block.used = compacted.used
         self._damage.is_gone_from(block)
-        self._is_rid_of(block.number)  # the file is that of the revision which had the erasure
         self._blocks.note_holes()
         return True
 
     def _is_rid_of(self, number: int) -> None:
         """A block has nothing of what was erased any more."""
-        if number in self.erased_in:
-            self.erased_in -= {number}
+        if self._erasures is not None:
+            self._erasures.pop(number, None)
+            self._erasures = self._erasures or None
 
     def directory_sync_failed(self, error: OSError) -> None:
         """Fail the log because an fsync of its directory failed; final, like a failed fsync of a file.

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-from jetraft.cluster.upkeep.compactor import FAILED_REST_NS, HURRIED_LOOK_S, LOOK_S, PATIENCE_NS, Compactor
+from jetraft.cluster.upkeep.compactor import (
+    ERASED_REST_NS,
+    FAILED_REST_NS,
+    HURRIED_LOOK_S,
+    LOOK_S,
+    PATIENCE_NS,
+    Compactor,
+)
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.start import LogOptions
 from jetraft.store.model.clock import NS_PER_S, ManualClock
@@ -104,6 +111,13 @@ class Lab:
             await self.compactor.look_after(self.shell)  # type: ignore[arg-type]  # a fake
             self.clock.advance(every_ns)
 
+    def erase(self, seq: int) -> None:
+        self.replica.command("remove", [seq], True)  # noqa: FBT003  (an entry of the log)
+        self.replica.settle()
+
+    def has_on_disk(self, text: str) -> bool:
+        return any(text.encode() in data for data in self.replica.block_files().values())
+
     @property
     def unfinished(self) -> list[str]:
         log = self.replica.log.place.log
@@ -112,6 +126,15 @@ class Lab:
     @property
     def bytes_on_disk(self) -> int:
         return self.replica.log.statistics().bytes_on_disk
+
+
+def lab_of_secrets(*subjects: str) -> Lab:
+    """A stream of many messages, none of them gone; those at sequence 2 and after have these subjects."""
+    lab = Lab(rounds=0)
+    lab.replica.store.set_limits(StoreLimits())
+    lab.replica.publish([(subject.encode(), b"NATS/1.0\r\nA: b\r\n\r\n", b"secret") for subject in subjects])
+    lab.replica.publish([(b"k.%d" % key, b"", PAYLOAD) for key in range(300)])
+    return lab
 
 
 @pytest.fixture
@@ -139,27 +162,50 @@ async def test_a_stream_that_rests_comes_near_the_size_of_what_lives(autojump: o
 
 async def test_the_subject_of_an_erased_message_goes_though_nearly_all_of_its_block_lives(autojump: object) -> None:
     """A replay from a checkpoint of before needs it, so it goes when both are of after; the stream rests meanwhile."""
-    disk = FussyDisk()
-    disk.make_directory(GROUP.parent)
-    disk.sync_names()
-    lab = Lab(rounds=0, disk=disk)
-    lab.replica.store.set_limits(StoreLimits())
-    lab.replica.publish([(b"private.subject", b"NATS/1.0\r\nA: b\r\n\r\n", b"secret")])
-    lab.replica.publish([(b"k.%d" % key, b"", PAYLOAD) for key in range(300)])
-    lab.replica.command("remove", [2], True)  # noqa: FBT003  (an entry of the log)
-    lab.replica.settle()
+    lab = lab_of_secrets("private.subject")
+    lab.erase(2)
     expected = lab.replica.found()
-    assert any(b"private.subject" in data for data in lab.replica.block_files().values())
+    assert lab.has_on_disk("private.subject")
 
     await lab.look(12)
 
-    assert not any(b"private.subject" in data for data in lab.replica.block_files().values())
+    assert not lab.has_on_disk("private.subject")
     assert lab.replica.found() == expected
     assert lab.replica.log.upkeep.erased_in == set()
     figures = lab.compactor.statistics()
     assert (figures.plans_waiting, figures.blocks_dropped) == (0, 0)
     lab.replica.restart()
     assert lab.replica.found() == expected
+
+
+async def test_what_is_erased_while_a_rewrite_waits_goes_with_the_next_one(autojump: object) -> None:
+    """The plan was made for what lived before, so its file has the subject of the second message once more."""
+    lab = lab_of_secrets("first.subject", "second.subject")
+    lab.erase(2)
+    while not lab.compactor.statistics().plans_waiting:
+        await lab.look()
+    lab.erase(3)
+    while not lab.compactor.statistics().blocks_rewritten:
+        await lab.look()
+    assert not lab.has_on_disk("first.subject")
+    assert lab.has_on_disk("second.subject")
+
+    lab.clock.advance(ERASED_REST_NS)
+    await lab.look(12)
+    assert not lab.has_on_disk("second.subject")
+    assert lab.replica.log.upkeep.erased_in == set()
+
+
+async def test_erasures_one_after_another_cost_a_rewrite_in_five_minutes(autojump: object) -> None:
+    subjects = [f"secret.{number:03}" for number in range(200)]
+    lab = lab_of_secrets(*subjects)
+    for seq in range(2, 2 + len(subjects)):
+        lab.erase(seq)
+        await lab.look(every_ns=6 * NS_PER_S)  # twenty minutes in all
+    assert 2 <= lab.compactor.statistics().blocks_rewritten <= 5
+    lab.clock.advance(ERASED_REST_NS)
+    await lab.look(12)
+    assert not any(lab.has_on_disk(subject) for subject in subjects)
 
 
 async def test_a_stream_of_which_nothing_is_gone_is_left_alone(autojump: object) -> None:
