@@ -33,7 +33,7 @@ from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.stream import stream_store
 from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.cluster.state import test_local_damage, test_machine
-from tests.cluster.upkeep import test_quarantine, test_sweeping
+from tests.cluster.upkeep import test_compactor, test_quarantine, test_sweeping
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.blocks import test_damage_scan
 from tests.store.disk import test_copies
@@ -113,6 +113,11 @@ def _kept_though_whole() -> None:
     """What the test of the quarantine asks, of the module that the mutation changes."""
     for copy in (test_quarantine.LOG, test_quarantine.BYTES):
         assert quarantine.why_superfluous(copy, test_quarantine.WHOLE, 1) == "the replica here is whole again"
+
+
+def _erased_while_a_rewrite_waited() -> None:
+    run = partial(test_compactor.test_what_is_erased_while_a_rewrite_waits_goes_with_the_next_one, None)
+    trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
 def _erased_over_an_unreadable_disk() -> None:
@@ -297,6 +302,12 @@ MUTATIONS: Final = (
         "headers of applications stay beside those that a replay reads",
         _setting(erasure, "_without_foreign", lambda hdr: hdr),
         test_erasure.test_headers_that_a_replay_reads_are_kept_and_no_others,
+    ),
+    Mutation(
+        "S20",
+        "a rewrite settles erasures that came after its plan",
+        _setting(BlockUpkeep, "forget_erasures", lambda upkeep, block, _planned: upkeep._is_rid_of(block)),
+        _erased_while_a_rewrite_waited,
     ),
     Mutation(
         "S20",
