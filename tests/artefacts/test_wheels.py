@@ -21,6 +21,7 @@ from tests.harness.server import ROOT
 SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".h", ".html", ".css", ".js", ".svg")
 STATIC = "api/monitor/ui/static"
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.timeout(900),  # a compiler beside other tests on two cores
     pytest.mark.slow("the first test of a run that needs the artefacts makes them"),
 ]
