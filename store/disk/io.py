@@ -162,14 +162,20 @@ class Disk(Protocol):
         """Perform a batch in this thread. Raises the OSError of the operation that failed."""
         ...
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
+    @property
+    def is_fast(self) -> bool:
+        """Whether waiting for a small batch costs this thread less than a writer thread's wake-up (decision 26)."""
+        ...
+
+    def perform_here(self, batch: Batch) -> OSError | None:
+        """Perform a batch in this thread in place of `submit`, so that its duration counts; returns what failed."""
+        ...
+
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
         """Queue a batch for a writer thread; `done` is called once, later, in the thread that drains.
 
-        With `may_block`, the batch may be performed in this thread if the disk has been fast lately, with `done` called
-        before the return (decision 26). `background` batches are performed one at a time, and their duration does not
-        count for the latency of the disk. An `ahead` batch precedes the waiting ones: it serves many logs at once.
+        `background` batches are performed one at a time, and their duration does not count for the latency of the disk.
+        An `ahead` batch precedes the waiting ones: it serves many logs at once.
         """
         ...
 
@@ -385,9 +391,22 @@ class LocalDisk:
         finally:
             batch.report_reserved()
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
+    @property
+    def is_fast(self) -> bool:
+        """See Disk."""
+        return self.latency.is_fast
+
+    def perform_here(self, batch: Batch) -> OSError | None:
+        """See Disk."""
+        begun_ns, error = time.monotonic_ns(), None
+        try:
+            self.perform(batch)
+        except OSError as found:
+            error = found
+        self.latency.note(time.monotonic_ns() - begun_ns)
+        return error
+
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
         """See Disk."""
         assert isinstance(batch, FileBatch)
         if background:
@@ -395,19 +414,7 @@ class LocalDisk:
             if len(self._background) == 1:
                 self._next_background()
             return
-        begun_ns = time.monotonic_ns()
-        if may_block and self.latency.is_fast:
-            error: OSError | None = None
-            try:
-                batch.perform()
-            except OSError as found:
-                error = found
-            batch.report_reserved()
-            self.latency.note(time.monotonic_ns() - begun_ns)
-            done(error)
-            return
-
-        self._writer.submit(batch, done, ahead=ahead, latency=self.latency, begun_ns=begun_ns)
+        self._writer.submit(batch, done, ahead=ahead, latency=self.latency, begun_ns=time.monotonic_ns())
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         """See Disk."""

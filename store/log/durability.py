@@ -26,6 +26,7 @@ from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
 from jetraft.store.log.write_queue import (
+    Segment,
     WriteQueue,
     begin_in_ledger,
     fill,
@@ -188,10 +189,40 @@ class Durability:
         state = self._state
         if state.token == self._handed_token or state.failed is not None or state.is_closed:
             return
-        if (not self._in_flight and self._preparation.piece is None) or self._may_start():
-            self._start_batch(may_block=may_block)
-        else:
+        if (self._in_flight or self._preparation.piece is not None) and not self._may_start():
             self._submit_wanted = True
+        elif may_block and self._may_write_here():
+            self._write_here()
+        else:
+            self._start_batch()
+
+    def _may_write_here(self) -> bool:
+        """Whether the write queue is frames for files that are open, and the disk is fast."""
+        queue = self._state.write_queue
+        if self._in_flight or self._may_assume or not queue.only_grows or not self._disk.is_fast:
+            return False
+        return all(segment.file.fd is not None for segment in queue.segments)
+
+    def _write_here(self) -> None:
+        """Write the frames that wait in this thread: they are durable on return, or the log has failed.
+
+        Nothing comes between, so there is nothing to remember of the batch, and the write queue goes on without them.
+        """
+        state = self._state
+        queue, token, batch = state.write_queue, state.token, self._disk.batch()
+        self._submit_wanted, self._handed_token, self.is_starved = False, token, False
+        fill_growing(batch, queue, state.place)
+        frame_bytes = queue.frame_bytes()
+        self.bytes_written += frame_bytes
+        error = self._disk.perform_here(batch)
+        if error is not None:
+            self.fail(error)
+            return
+        self._complete(token, self._blocks.terms.last_index, queue.segments)
+        queue.segments = []
+        self._prepare(frame_bytes)
+        if self.on_durable is not None:
+            self.on_durable()
 
     @property
     def _is_stopped(self) -> bool:
@@ -210,7 +241,7 @@ class Durability:
             return False
         return queue.frame_bytes() >= first.frame_bytes * FOLLOWER_SHARE_MIN
 
-    def _start_batch(self, *, may_block: bool = False) -> None:
+    def _start_batch(self) -> None:
         state = self._state
         self._submit_wanted = False
         queue, state.write_queue = state.write_queue, WriteQueue()
@@ -250,18 +281,22 @@ class Durability:
             fds=fds,
         )
         self._in_flight.append(flight)
-        piece = self._preparation.next_piece(state.growing, frame_bytes)  # none for entries that the ledger takes
-        if piece is not None:
-            path = self._reader.files[piece.block.number].path
-            self._preparation.start(self._disk, path, self._prepared)
+        self._prepare(frame_bytes)
         if before is not None:
             self._disk.follow(batch, self._written, before)
         elif only_grows and not self._may_assume and len(batch):  # nearly always
-            self._disk.submit(batch, self._batch_done, may_block=may_block)
+            self._disk.submit(batch, self._batch_done)
         else:
-            self._promise(flight, may_block=may_block)
+            self._promise(flight)
 
-    def _promise(self, flight: _InFlight, *, may_block: bool) -> None:
+    def _prepare(self, frame_bytes: int) -> None:
+        """Write zeros ahead of a batch of this size, if it is time to; none for entries that the ledger takes."""
+        piece = self._preparation.next_piece(self._state.growing, frame_bytes)
+        if piece is not None:
+            path = self._reader.files[piece.block.number].path
+            self._preparation.start(self._disk, path, self._prepared)
+
+    def _promise(self, flight: _InFlight) -> None:
         """Have the ledger take what it must have before the files are written."""
         queue, place = flight.write_queue, self._state.place
         self._may_assume = self._may_assume and is_first_step(queue, place, is_alone=self._is_alone)
@@ -272,7 +307,7 @@ class Durability:
         elif first:
             place.ledger.append(first, partial(self._promised, flight.batch))
         else:
-            self._write(flight.batch, may_block=may_block)
+            self._write(flight.batch)
 
     def _put_back(self, queue: WriteQueue, handed: int) -> None:
         """No file can be opened at present. Nothing was written, so nothing has failed: `submit` tries again."""
@@ -311,13 +346,13 @@ class Durability:
     def _promised(self, batch: Batch, error: OSError | None) -> None:
         """Term and vote are durable: what comes after them may be written."""
         if error is None and not self._is_stopped:
-            self._write(batch, may_block=False)
+            self._write(batch)
         else:
             self._batch_done(error)
 
-    def _write(self, batch: Batch, *, may_block: bool) -> None:
+    def _write(self, batch: Batch) -> None:
         if len(batch):
-            self._disk.submit(batch, self._written, may_block=may_block)
+            self._disk.submit(batch, self._written)
         else:
             self._written(None)
 
@@ -343,7 +378,9 @@ class Durability:
             self.fail(error)
             return
         if self._state.failed is None:
-            self._complete(done)
+            self._complete(done.token, done.last_index, done.write_queue.segments)
+            if done.write_queue.begun:
+                self._floor_index = done.last_index
             if not done.only_grows:
                 _account_for_files(done.write_queue, self._reader, self._checkpoints)
                 self._clean_up(done.write_queue)
@@ -357,15 +394,13 @@ class Durability:
         if self._submit_wanted and self._state.failed is None and self._may_start():
             self._start_batch()
 
-    def _complete(self, done: _InFlight) -> None:
+    def _complete(self, token: int, last_index: int, segments: Sequence[Segment]) -> None:
         """Account for a batch that is on disk."""
         state = self._state
-        assert done.token > state.durable_token
-        state.durable_token, state.durable_index = done.token, done.last_index
+        assert token > state.durable_token
+        state.durable_token, state.durable_index = token, last_index
         self.batches += 1
-        if done.write_queue.begun:
-            self._floor_index = done.last_index
-        for segment in done.write_queue.segments:
+        for segment in segments:
             if segment.create:
                 self._floor_index = min(self._floor_index, segment.first_index - 1)  # as the ledger has it now
             segment.file.written = segment.end

@@ -66,10 +66,8 @@ class InlineDisk(LocalDisk):
         super().__init__(self._idle)
         self._queue: list[tuple[Batch, Done]] = []
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
-        del may_block, background, ahead
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
+        del background, ahead
         self._queue.append((batch, done))
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:

@@ -75,6 +75,7 @@ class LossyDisk:
         self._followers: dict[LossyBatch, LossyBatch] = {}  # by the batch before them
         self._faults: dict[str, int] = {}
         self._lasting_faults: dict[str, int] = {}
+        self.fast = False  # small batches may be performed in the thread of the caller
         self.available_bytes: int | None = None  # the largest file that can be reserved now; None: any
 
     # Disk
@@ -182,11 +183,22 @@ class LossyDisk:
         while batch.operations:
             self._operate(*batch.operations.pop(0))
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
-        """See Disk. Nothing happens before `step` or `finish`: this disk is never fast."""
-        del may_block, ahead
+    @property
+    def is_fast(self) -> bool:
+        """See Disk. As the owner says, who then does not see the operations of these batches one by one."""
+        return self.fast
+
+    def perform_here(self, batch: Batch) -> OSError | None:
+        """See Disk."""
+        try:
+            self.perform(batch)
+        except OSError as error:
+            return error
+        return None
+
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
+        """See Disk. Nothing happens before `step` or `finish`."""
+        del ahead
         assert isinstance(batch, LossyBatch)
         (self._background if background else self._queue).append((batch, done))
 

@@ -42,10 +42,8 @@ class SimDisk(LossyDisk):
         self.stall_ns = 0  # an fsync takes so much longer now
         self.broken = False  # the next fsync fails
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
-        del may_block, ahead
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
+        del ahead
         assert isinstance(batch, LossyBatch)
         queue = self._background if background else self._queue
         entry = (batch, done)

@@ -57,10 +57,8 @@ class RatedDisk(LossyDisk):
         self._idle = SYNCS_AT_ONCE
         self._life = 0
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
-        del may_block, background
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
+        del background
         assert isinstance(batch, LossyBatch)
         if ahead:
             self._waiting.appendleft((batch, done))

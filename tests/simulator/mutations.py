@@ -82,8 +82,8 @@ def everything_is_durable(patch: Patch) -> None:
     """Durability is computed from what was written until now, not from what was handed over (6)."""
     complete = Durability._complete
 
-    def careless(part: Durability, done: Any) -> None:
-        complete(part, done)
+    def careless(part: Durability, *what: Any) -> None:
+        complete(part, *what)
         part._state.durable_token, part._state.durable_index = part._state.token, part._blocks.last_index
 
     patch.setattr(Durability, "_complete", careless)

@@ -43,11 +43,9 @@ class LifeDisk(SimDisk):
         self.on_cut: Callable[[], None] = lambda: None
         self.free_bytes: int | None = None
 
-    def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
-    ) -> None:
+    def submit(self, batch: Batch, done: Done, *, background: bool = False, ahead: bool = False) -> None:
         if not self._is_void:
-            super().submit(batch, self._in_turn(done), may_block=may_block, background=background, ahead=ahead)
+            super().submit(batch, self._in_turn(done), background=background, ahead=ahead)
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         if not self._is_void:

@@ -40,22 +40,18 @@ def convince(disk: LocalDisk) -> None:
         disk.latency.note(1)
 
 
-def test_a_fast_disk_calls_back_before_submit_returns_and_reports_errors(tmp_path: Path) -> None:
+def test_what_is_performed_here_is_done_on_return_counts_and_says_what_failed(tmp_path: Path) -> None:
     writer = Writer()
     disk = LocalDisk(writer)
-    convince(disk)
-    results: list[OSError | None] = []
     fd = disk.open_file(tmp_path / "a", create=True)
     batch = disk.batch()
     batch.write(fd, [b"abc"], 0)
     batch.sync_data(fd)
-    disk.submit(batch, results.append, may_block=True)
-    assert results == [None]
+    assert disk.perform_here(batch) is None
+    assert sum(disk.latency.statistics().counts) == 1
     assert (tmp_path / "a").read_bytes() == b"abc"
     disk.close_file(fd)
-    convince(disk)
     failing = disk.batch()
     failing.write(fd, [b"abc"], 0)
-    disk.submit(failing, results.append, may_block=True)
-    assert isinstance(results[1], OSError)
+    assert isinstance(disk.perform_here(failing), OSError)
     writer.stop()
