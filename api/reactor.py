@@ -188,7 +188,8 @@ class Reactor:
 
     def send_early(self) -> None:
         """Send what is ready before the rest of the turn's work; called by groups inside `flush`."""
-        self._tell_closed(self.plane.flush())
+        if closed := self.plane.flush():
+            self._tell_closed(closed)
         if routes := self.plane.take_routes():
             self._forward(routes)
             self._peers.flush()

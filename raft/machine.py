@@ -47,12 +47,17 @@ class StateMachine(Protocol):
 
 def apply_entries(machine: StateMachine, entries: Sequence[Entry]) -> Sequence[object]:
     """Let the machine apply what is its own; one result per entry, None for those of consensus itself."""
+    for entry in entries:
+        if entry.kind in CONSENSUS_KINDS:
+            break
+    else:  # nearly always
+        results = machine.apply(entries)
+        assert len(results) == len(entries), "apply returns one result per entry"
+        return results
     commands = [entry for entry in entries if entry.kind not in CONSENSUS_KINDS]
     if not commands:
         return [None] * len(entries)
     results = machine.apply(commands)
     assert len(results) == len(commands), "apply returns one result per entry"
-    if len(commands) == len(entries):
-        return results
     by_command = iter(results)
     return [None if entry.kind in CONSENSUS_KINDS else next(by_command) for entry in entries]

@@ -243,17 +243,18 @@ class Manager:
 
         Two thread switches cost as much as an fsync of a good disk; but meanwhile this thread does nothing else.
         """
-        unwritten = [
-            group for group in self._unwritten.values() if group.turns.failed is None and group.handover.has_unwritten()
-        ]
+        unwritten = []
+        for group in self._unwritten.values():
+            if group.turns.failed is None and group.handover.has_unwritten():
+                unwritten.append(group)  # noqa: PERF401  (a comprehension is a call more)
         self._unwritten.clear()
-        if (
-            self._may_block
-            and len(unwritten) == 1
-            and unwritten[0].handover.would_block(unwritten[0].core.configuration)
-        ):
-            self._last_writer = unwritten[0]
+        if not unwritten:
             return
+        if self._may_block and len(unwritten) == 1:
+            only = unwritten[0]
+            if only.handover.would_block(only.core.configuration):
+                self._last_writer = only
+                return
         if len(unwritten) > 1:
             with self._gathering():
                 self._submit(unwritten)

@@ -6,6 +6,8 @@ when leadership was lost after it was. Who needs no result may ask to hear of th
 
 import enum
 from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Final
 
 import trio
 
@@ -32,6 +34,7 @@ class OutcomeUnknownError(Exception):
 
 Done = Callable[[Outcome, object], None]
 Committed = Callable[[], None]
+_PROPOSAL_OF: Final = itemgetter(0)
 
 
 class Proposals:
@@ -94,7 +97,7 @@ class Proposals:
     def seal(self, propose: Callable[[list[Proposal]], int]) -> None:
         """Let the leader append what is queued; `propose` returns the index of the first."""
         queue, self.queue = self.queue, []
-        index = propose([proposal for proposal, _, _ in queue])
+        index = propose(list(map(_PROPOSAL_OF, queue)))
         for _, done, committed in queue:
             if done is not None:
                 self._waiting.append((index, done))

@@ -84,6 +84,7 @@ class ManagerTurns:
         self._timers = timers
         self._clock = clock
         self._tick_at_ns: int | None = None  # the earliest deadline that has a timer
+        self.write = manager.write  # see reactor.GroupTurns
 
     def flush(self) -> None:
         """Advance the groups, queue what they send, and set a timer for the next deadline."""
@@ -96,7 +97,3 @@ class ManagerTurns:
     def _tick(self) -> None:
         self._tick_at_ns = None
         self._manager.tick(self._clock.mono_ns())
-
-    def write(self) -> bool:
-        """Let one log write what it appended; True when `flush` has to run again."""
-        return self._manager.write()

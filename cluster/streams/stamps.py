@@ -29,6 +29,10 @@ class PassingClock(Protocol):
         """Nanoseconds that passed since some moment, also while the machine slept."""
         ...
 
+    def moment(self) -> tuple[int, int]:
+        """(`elapsed_ns`, `unix_ns`) of one moment."""
+        ...
+
 
 class StampClock:
     """The time of one stream during one term of leadership: as fast as time passes, but for one part in SLEW_PART."""
@@ -52,7 +56,7 @@ class StampClock:
 
     def now_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""
-        at_ns, unix_ns = self._clock.elapsed_ns(), self._clock.unix_ns()
+        at_ns, unix_ns = self._clock.moment()
         passed_ns = at_ns - self._told_at_ns
         slewed_ns, told_ns = passed_ns // SLEW_PART, self._told_ns + passed_ns
         # As the node's clock says, between the slowest and the fastest that this clock may go.

@@ -108,24 +108,19 @@ class Core:
         first_index = log.last_index + 1
         # A group of one cannot repair a damaged entry from another member: there each message has its own checksum.
         is_summed = len(member.configurations.current.members) == 1 and log.sums_records
-        entries = [
-            Entry(
+        entries = []
+        for index, proposal in enumerate(proposals, first_index):  # no comprehension: it is a call of its own
+            frame = setup.seal(
+                proposal.kind,
                 index=index,
                 term=term,
-                kind=proposal.kind,
-                frame=setup.seal(
-                    proposal.kind,
-                    index=index,
-                    term=term,
-                    incarnation=setup.incarnation,
-                    body=proposal.body,
-                    first_seq=proposal.first_seq,
-                    count=proposal.count,
-                    summed=is_summed and proposal.count > 1,
-                ),
+                incarnation=setup.incarnation,
+                body=proposal.body,
+                first_seq=proposal.first_seq,
+                count=proposal.count,
+                summed=is_summed and proposal.count > 1,
             )
-            for index, proposal in enumerate(proposals, first_index)
-        ]
+            entries.append(Entry(index=index, term=term, kind=proposal.kind, frame=frame))
         log.append(entries)
         return first_index
 

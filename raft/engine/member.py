@@ -21,7 +21,7 @@ from jetraft.raft.engine.leadership import Leadership
 from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
 from jetraft.raft.engine.messages import Message, Resigned, Role, SnapshotOffer
 from jetraft.raft.engine.port import CoreSetup, PeerProgress, Proposal
-from jetraft.raft.engine.ready import Effects, Ready
+from jetraft.raft.engine.ready import NOTHING, Effects, Ready
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
 
@@ -336,4 +336,7 @@ class Member:
 
     def take_ready(self) -> Ready:
         """What came of the events since the last call; NOTHING, which is one object, when there is nothing to do."""
-        return self.effects.take(self.role, self.term, self.leader)
+        effects = self.effects
+        if not effects.has_something and effects.told == (self.role, self.term, self.leader):
+            return NOTHING  # what most calls end with: no object is made for it
+        return effects.take(self.role, self.term, self.leader)

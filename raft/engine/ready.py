@@ -43,21 +43,19 @@ class Effects:
     """Collects what one member wants done, for its next `Ready`."""
 
     __slots__ = (
-        "_leader",
         "_log",
         "_offer",
-        "_role",
         "_send_now",
         "_send_when_durable",
-        "_term",
         "_voids_held",
         "has_something",
+        "told",
     )
 
     def __init__(self, log: GroupLog, *, role: Role, term: int, leader: NodeId | None) -> None:
         """`role`, `term` and `leader` are what the shell knows from the beginning."""
         self._log = log
-        self._role, self._term, self._leader = role, term, leader  # as they were told last
+        self.told: tuple[Role, int, NodeId | None] = (role, term, leader)  # what the shell knows
         self._send_now: list[tuple[NodeId, Message]] = []
         self._send_when_durable: list[tuple[int, NodeId, Message]] = []
         self._voids_held = False
@@ -96,10 +94,8 @@ class Effects:
         self.has_something = True
 
     def take(self, role: Role, term: int, leader: NodeId | None) -> Ready:
-        """What there is to do, now that the member is this; NOTHING when there is nothing."""
-        is_new = role is not self._role or term != self._term or leader != self._leader
-        if not (is_new or self.has_something):
-            return NOTHING  # what most calls end with: no object is made for it
+        """What there is to do, now that the member is this."""
+        is_new = self.told != (role, term, leader)
         ready = Ready(
             standing=Standing(role=role, term=term, leader=leader) if is_new else None,
             voids_held=self._voids_held,
@@ -107,7 +103,7 @@ class Effects:
             send_when_durable=self._send_when_durable,
             offer=self._offer,
         )
-        self._role, self._term, self._leader = role, term, leader
+        self.told = role, term, leader
         self._send_now = []
         if self._send_when_durable:
             self._send_when_durable = []

@@ -201,7 +201,10 @@ class Durability:
         queue = self._state.write_queue
         if self._in_flight or self._may_assume or not queue.only_grows or not self._disk.is_fast:
             return False
-        return all(segment.file.fd is not None for segment in queue.segments)
+        for segment in queue.segments:  # noqa: SIM110  (nearly always one: `all` costs two calls)
+            if segment.file.fd is None:
+                return False
+        return True
 
     def _write_here(self) -> None:
         """Write the frames that wait in this thread: they are durable on return, or the log has failed.

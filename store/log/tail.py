@@ -44,19 +44,22 @@ class LogTail:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See GroupLog."""
-        state = self._state
+        state, place, buffer = self._state, self._blocks.place, self._reader.buffer
         state.check_usable()
         seal, overhead_bytes = self._seal, 0 if self._seal is None else SEAL_BYTES
         for entry in entries:
-            block, size = state.growing, len(entry.frame) + overhead_bytes
+            block, frame = state.growing, entry.frame
+            size = len(frame) + overhead_bytes
             if block is None or (block.used + size + MARK_BYTES > block.size and block.offsets):
                 block = self.roll(entry.index, size)
             elif block.used + size + MARK_BYTES > block.size:
                 block.size = block.used + size + MARK_BYTES  # the first frame of a block always fits
-            segment = self._segment(block)
-            offset = self._blocks.place(entry, overhead_bytes)
-            segment.add(entry.frame if seal is None else seal(segment.file.head.serial, offset, entry.frame))
-            self._reader.buffer(block, offset, entry.frame)
+            segments = state.write_queue.segments
+            segment = segments[-1] if segments and segments[-1].block is block else self._begin_segment(block)
+            offset = place(entry, overhead_bytes)
+            segment.frames.append(frame if seal is None else seal(segment.file.head.serial, offset, frame))
+            segment.end += size
+            buffer(block, offset, frame)
         if entries:
             newest = entries[-1]
             is_kept = newest.kind in CACHED_KINDS and len(newest.frame) <= NEWEST_BYTES_MAX
@@ -109,7 +112,7 @@ class LogTail:
         block = self._blocks.open_block(index, size=size, used=BLOCK_HEAD_BYTES)
         self._reader.files[block.number] = BlockFile(place=state.place, head=head, sealed=self._seal is not None)
         state.growing = block
-        self._segment(block, create=True)
+        self._begin_segment(block, create=True)
         return block
 
     def remove(self, block: Block) -> None:
@@ -143,16 +146,13 @@ class LogTail:
             self._block_bytes = min(wanted * BLOCK_GROWTH, self._options.block_bytes_max)
         return size
 
-    def _segment(self, block: Block, *, create: bool = False) -> Segment:
-        """The segment of the write queue to which the next frame of `block` is added."""
-        segments = self._state.write_queue.segments
-        if not segments or segments[-1].block is not block:
-            file, used = self._reader.files[block.number], block.used
-            first_index = block.last_index + 1
-            segments.append(
-                Segment(block=block, file=file, create=create, offset=used, first_index=first_index, end=used)
-            )
-        return segments[-1]
+    def _begin_segment(self, block: Block, *, create: bool = False) -> Segment:
+        """The part of the write queue to which the next frames of `block` are added."""
+        file, used = self._reader.files[block.number], block.used
+        first_index = self._blocks.terms.last_index + 1
+        segment = Segment(block=block, file=file, create=create, offset=used, first_index=first_index, end=used)
+        self._state.write_queue.segments.append(segment)
+        return segment
 
     def _drop_unwritten(self, index: int) -> None:
         """Remove frames from `index` on from the write queue; the next frames may take their places."""

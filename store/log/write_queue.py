@@ -95,11 +95,6 @@ class Segment:
     reserved_bytes: int = 0  # the length of a file that is created
     frames: list[bytes] = attrs.field(factory=list)
 
-    def add(self, frame: bytes) -> None:
-        """Append a frame as its file is to have it."""
-        self.frames.append(frame)
-        self.end += len(frame)
-
     def on_reserved(self, size: int) -> None:
         """Note the length with which the file was created."""
         self.reserved_bytes = size

@@ -44,6 +44,10 @@ class ManualClock:
         """The same as `mono_ns`: this machine never sleeps."""
         return self.now_ns
 
+    def moment(self) -> tuple[int, int]:
+        """Both of one moment."""
+        return self.elapsed_ns(), self.unix_ns()
+
     def advance(self, delta_ns: int) -> None:
         """Advance the clock by `delta_ns` nanoseconds."""
         assert delta_ns >= 0

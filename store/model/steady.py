@@ -80,6 +80,12 @@ class SteadyClock:
             return counted_ns + self._offset_ns
         return counted_ns + self._offset_at(counted_ns)
 
+    def moment(self) -> tuple[int, int]:
+        """(`elapsed_ns`, `unix_ns`) of one moment."""
+        counted_ns = self._elapsed_ns()
+        offset_ns = self._offset_at(counted_ns) if self._correction_ns else self._offset_ns
+        return counted_ns, counted_ns + offset_ns
+
     def reading(self) -> tuple[int, int | None]:
         """The clocks to send to a peer: Unix time by the machine's wall clock, and by this clock if it is set."""
         return self._machine.unix_ns(), self.unix_ns() if self.is_set else None

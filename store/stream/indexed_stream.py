@@ -63,6 +63,11 @@ class IndexedStream:
         return self._index.last_seq
 
     @property
+    def absent(self) -> int:
+        """How many sequences from 1 to the last one have no live message."""
+        return self._index.last_seq - self._index.messages
+
+    @property
     def last_ts_ns(self) -> int:
         """The timestamp of the last message ever applied, 0 when there was none."""
         return self._index.last_ts_ns

@@ -111,6 +111,9 @@ class PublishAdmission:
         self._takes_plain &= self._bound is None and self._quota is None and self._schemas is None
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
+        self._plain_rooms = None  # what `plain_rooms` gives, where that never changes
+        if self._takes_plain and not self._bounds_room:
+            self._plain_rooms = self._message_bytes_max, NO_LIMIT, NO_LIMIT, ENTRY_BYTES_MAX
         self._is_acked = not config.no_ack
         self.batching.follow(config)
 
@@ -119,14 +122,18 @@ class PublishAdmission:
 
         With `refuse_with` every message gets that error (a store that is full, say). Timestamps never go back.
         """
-        if refuse_with is None and self.is_overloaded:
+        limits = self._limits
+        if refuse_with is None and (
+            self._in_flight_messages >= limits.messages or self._in_flight_bytes >= limits.bytes  # `is_overloaded`
+        ):
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
             refuse_all(refused := Turn(admitted=Admitted(publishes=[], answers=[])), batch, refuse_with, self.config)
             return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
-        publish = self._new_publish()
+        records = RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads)
+        publish = Publish(records, self.last_msg_id)
         position = self._take_plain(publish, batch, position)
         if position == end:  # nearly always
             if end:
@@ -275,7 +282,8 @@ class PublishAdmission:
         return self._message_bytes_max, messages_room, bytes_room, ENTRY_BYTES_MAX
 
     def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
-        if (rooms := self.plain_rooms()) is None:
+        rooms = self._plain_rooms or self.plain_rooms()
+        if rooms is None:
             return start
         end = publish.records.take_plain(batch, start, *rooms, self._is_acked, self._delays)
         if end > start:

@@ -93,22 +93,22 @@ class HeldPublishes:
     """What one leader has captured and not admitted. Beyond HELD_BYTES_MAX it is dropped, and gets no answer."""
 
     def __init__(self) -> None:
-        self._batches: list[bytes] = []
+        self.batches: list[bytes] = []
         self._bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._batches)
+        return bool(self.batches)
 
     def add(self, batch: bytes) -> None:
         """Hold what was captured in a turn."""
         if self._bytes + len(batch) <= HELD_BYTES_MAX:
-            self._batches.append(batch)
+            self.batches.append(batch)
             self._bytes += len(batch)
 
     def take(self) -> bytes:
         """All of it, in order. Traces of the turns in which it came have been sent: none of it is traced now."""
-        held = b"".join(self._batches)
-        self._batches, self._bytes = [], 0
+        held = b"".join(self.batches)
+        self.batches, self._bytes = [], 0
         if any(found.origin & TRACED_ORIGIN for found in captures(held)):
             plain = [found for found in captures(held) if not _is_for_trace_only(found.origin)]
             held = b"".join(encode_capture(one.subject, one.reply, one.hdr, one.payload) for one in plain)

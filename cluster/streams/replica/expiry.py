@@ -88,7 +88,8 @@ class Expiry:
 
     def messages_added(self) -> None:
         """New messages: they expire after the old ones, unless they have a TTL."""
-        if len(self._machine.ttl) or (self._timer is None and self._max_age_ns > 0):
+        config = self._machine.config
+        if (self._timer is None and config is not None and config.max_age > 0) or len(self._machine.ttl):
             self.arm()
 
     def end(self) -> None:

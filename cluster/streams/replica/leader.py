@@ -120,7 +120,10 @@ class StreamLeadership:
         if self._ended or not self._group.core.accepts_proposals:
             self._hold(batch)
             return
-        batch = self._mapped(self._held.take() + batch if self._held else batch)
+        if self._held.batches:
+            batch = self._held.take() + batch
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
         if self._rate is not None:
             batch = self._within_rate(self._rate, batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
