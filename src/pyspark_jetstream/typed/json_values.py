@@ -11,6 +11,7 @@ integers of any size, `1.0` as an integer where the schema asks for one. The sam
 """
 
 import json
+import struct
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
@@ -23,7 +24,7 @@ import pyarrow.json as pj
 from pyspark_jetstream.typed.shapes import BIG, Decoded, MisfitError, Shape, by_rows
 
 SUSPECT = r"\}\s*[^\s,\]}]"  # a second document; found within text too, which is then read in parts
-NO_NUMBERS = (b"NaN", b"Inf")  # the words that Arrow's reader takes for numbers
+NO_NUMBERS = ("NaN", "Inf")  # the words that Arrow's reader takes for numbers
 NO_NUMBER = r"[:,\[]\s*-?[NI]"
 OBJECT = r"^[ \t\r\n]*\{"
 ROWS_MIN = 32  # of a part that is read at once
@@ -75,10 +76,7 @@ class JsonDecoder:
             if pc.any(pc.match_substring_regex(texts, SUSPECT)).as_py():
                 return None
             joined = joined_lines(texts)
-            if (
-                any(word in joined for word in NO_NUMBERS)
-                and pc.any(pc.match_substring_regex(texts, NO_NUMBER)).as_py()
-            ):
+            if has_words(joined) and pc.any(pc.match_substring_regex(texts, NO_NUMBER)).as_py():
                 return None
             table = read_documents(joined, self.type)
         except pa.ArrowInvalid:
@@ -93,20 +91,27 @@ class JsonDecoder:
         return by_rows(payloads, self.type, lambda payload: fitted(document(payload), self.shape, ""))
 
 
-def joined_lines(texts: pa.Array) -> bytes:
+def joined_lines(texts: pa.Array) -> pa.Buffer:
     """Return texts one behind the other, each with the end of a line."""
     joined = pc.binary_join_element_wise(texts, "", "\n")
     _, ends, data = joined.buffers()
     offsets = memoryview(ends).cast("i")
     start, end = offsets[joined.offset], offsets[joined.offset + len(joined)]
-    return data.slice(start, end - start).to_pybytes()  # type: ignore[no-any-return]  # pyarrow is untyped
+    return data.slice(start, end - start)
 
 
-def read_documents(joined: bytes, kind: pa.StructType) -> pa.Table:
+def has_words(joined: pa.Buffer) -> bool:
+    """Whether one of NO_NUMBERS is there. Each is looked for by itself in one text: that is a search for two bytes."""
+    ends = pa.py_buffer(struct.pack("2i", 0, joined.size))
+    whole = pa.Array.from_buffers(pa.string(), 1, [None, ends, joined], null_count=0)
+    return any(pc.match_substring_regex(whole, word)[0].as_py() for word in NO_NUMBERS)
+
+
+def read_documents(joined: pa.Buffer, kind: pa.StructType) -> pa.Table:
     """Read documents one behind the other, in one block. Raises pa.ArrowInvalid."""
     return pj.read_json(
         pa.BufferReader(joined),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(joined) + 1),
+        read_options=pj.ReadOptions(use_threads=False, block_size=joined.size + 1),
         parse_options=pj.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"),
     )
 

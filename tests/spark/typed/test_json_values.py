@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyspark_jetstream.typed import json_values
@@ -207,6 +207,35 @@ def test_documents_of_the_schema_are_read_at_once_and_equal_what_was_written(ord
         if order.get("buyer") is not None:
             expected["buyer"] = {name: order["buyer"].get(name) for name in ("name", "age")}
         assert value == expected
+
+
+NO_JSON = st.sampled_from(
+    [b"", b"null", b"{", b"}", b"[]", b"17", b"\xff", b'{"id":NaN}', b'{"x":-Inf}', b'{"note":"NaN"}']
+)
+NUMBERS = st.sampled_from(["1.0", "1e0", "0.5", "9223372036854775808", "-9223372036854775808", "1e400", "-0", "true"])
+CUT = st.tuples(ORDERS.map(json.dumps), st.integers(0, 60)).map(lambda given: given[0][: given[1]].encode())
+PAYLOADS = st.one_of(
+    ORDERS.map(lambda order: json.dumps(order).encode()),
+    ORDERS.map(lambda order: json.dumps(order, ensure_ascii=False, indent=1).encode()),
+    NUMBERS.map(lambda number: f'{{"id":{number}}}'.encode()),
+    NUMBERS.map(lambda number: f'{{"amount":{number},"lines":[{{"counts":[{number}]}}]}}'.encode()),
+    CUT,
+    NO_JSON,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(PAYLOADS, min_size=1, max_size=4), st.integers(0, 40))
+@example([b'{"amount":NaN}'], 20)
+@example([b'{"other":-Inf}', b'{"id":1}'], 20)
+@example([b'{"id":9223372036854775808}'], 20)
+def test_a_column_with_what_does_not_fit_is_what_its_rows_are_one_by_one(given: list[bytes], before: int) -> None:
+    """Values, faults and their sentences: a few payloads among others that fit."""
+    payloads = pa.array([b'{"id":1}'] * before + given + [b'{"note":"n"}'] * (40 - before), pa.binary())
+    one = decoder()
+    found, expected = one.decode(payloads), one._by_rows(payloads)
+    assert found.faults == expected.faults
+    assert found.column.equals(expected.column)
 
 
 def test_a_column_that_fits_is_never_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
