@@ -11,69 +11,47 @@ from typing import Any
 
 import attrs
 import fastavro
-import pyarrow as pa
 
-from pyspark_jetstream.typed.shapes import (
-    BYTES,
-    DOUBLE,
-    FLAG,
-    FLOAT,
-    INT,
-    LONG,
-    TEXT,
-    Budget,
-    Decoded,
-    MisfitError,
-    Shape,
-    UnsupportedSchemaError,
-    by_rows,
-)
+from pyspark_jetstream.typed import shapes
+from pyspark_jetstream.typed.row_decoder import RowDecoder
+from pyspark_jetstream.typed.shapes import Budget, MisfitError, Shape, UnsupportedSchemaError
 
 SCALARS = {
-    "boolean": FLAG,
-    "int": INT,
-    "long": LONG,
-    "float": FLOAT,
-    "double": DOUBLE,
-    "bytes": BYTES,
-    "string": TEXT,
-    "enum": TEXT,
-    "fixed": BYTES,
+    "boolean": shapes.FLAG,
+    "int": shapes.INT,
+    "long": shapes.LONG,
+    "float": shapes.FLOAT,
+    "double": shapes.DOUBLE,
+    "bytes": shapes.BYTES,
+    "string": shapes.TEXT,
+    "enum": shapes.TEXT,
+    "fixed": shapes.BYTES,
 }
-WIDER = {frozenset({"int", "long"}): LONG, frozenset({"float", "double"}): DOUBLE}
+WIDER = {frozenset({"int", "long"}): shapes.LONG, frozenset({"float", "double"}): shapes.DOUBLE}
 BAD = (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError, ValueError)
 
 
-class AvroDecoder:
-    """One schema."""
+def avro_decoder(text: str) -> RowDecoder:
+    """Return what decodes by a schema; empty payloads are null. Raises UnsupportedSchemaError."""
+    try:
+        schema = _plain(json.loads(text))
+        parsed = fastavro.parse_schema(schema, _force=True)
+    except (*BAD, RecursionError) as error:
+        raise UnsupportedSchemaError(f"not an Avro schema: {error}") from error
+    shape = _Shapes().of(schema, "", ())
+    if not shape.fields:
+        raise UnsupportedSchemaError("it is not of a record with fields")
 
-    def __init__(self, text: str) -> None:
-        """Raises UnsupportedSchemaError."""
-        try:
-            schema = _plain(json.loads(text))
-            self._schema = fastavro.parse_schema(schema, _force=True)
-        except (*BAD, RecursionError) as error:
-            raise UnsupportedSchemaError(f"not an Avro schema: {error}") from error
-        shape = _Shapes().of(schema, "", ())
-        if not shape.fields:
-            raise UnsupportedSchemaError("it is not of a record with fields")
-        self.type = shape.type
-
-    def decode(self, payloads: pa.Array) -> Decoded:
-        """Return the values of payloads; empty ones are null."""
-        return by_rows(payloads, self.type, self._value)
-
-    def _value(self, payload: bytes) -> Any:
+    def read(payload: bytes) -> Any:
         if not payload:
             return None
         source = io.BytesIO(payload)
-        try:
-            found = fastavro.schemaless_reader(source, self._schema, None)
-        except Exception as error:  # whatever a library raises about the bytes of a stranger
-            raise MisfitError(f"not a value of the Avro schema ({type(error).__name__})") from error
+        found = fastavro.schemaless_reader(source, parsed, None)
         if left := len(payload) - source.tell():
             raise MisfitError(f"{left} bytes too many behind the Avro value")
         return found
+
+    return RowDecoder(type=shape.type, what="a value of the Avro schema", read=read)
 
 
 def _plain(schema: Any) -> Any:

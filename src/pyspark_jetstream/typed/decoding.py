@@ -42,11 +42,11 @@ def _decoder(schema: StreamSchema) -> Decoder:
 
         return JsonDecoder(json_shape(schema.text))
     if schema.kind == AVRO:
-        from pyspark_jetstream.typed.avro_values import AvroDecoder  # noqa: PLC0415
+        from pyspark_jetstream.typed.avro_values import avro_decoder  # noqa: PLC0415
 
-        return AvroDecoder(schema.text)
+        return avro_decoder(schema.text)
     if schema.kind == PROTOBUF:
-        from pyspark_jetstream.typed.protobuf_values import ProtobufDecoder  # noqa: PLC0415
+        from pyspark_jetstream.typed.protobuf_values import protobuf_decoder  # noqa: PLC0415
 
-        return ProtobufDecoder(schema.text, schema.message)
+        return protobuf_decoder(schema.text, schema.message)
     raise UnsupportedSchemaError(f"its language is {schema.kind!r}, not json, avro or protobuf")

@@ -8,71 +8,46 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
-from pyspark_jetstream.typed.shapes import (
-    BIG,
-    BYTES,
-    DOUBLE,
-    FLAG,
-    FLOAT,
-    INT,
-    LONG,
-    TEXT,
-    Budget,
-    Decoded,
-    MisfitError,
-    Shape,
-    UnsupportedSchemaError,
-    by_rows,
-)
+from pyspark_jetstream.typed import shapes
+from pyspark_jetstream.typed.row_decoder import RowDecoder
+from pyspark_jetstream.typed.shapes import Budget, Shape, UnsupportedSchemaError
 
 _Type = FieldDescriptor
-UNSIGNED = Shape(BIG)  # of 64 bits
 SCALARS = {
-    _Type.TYPE_DOUBLE: DOUBLE,
-    _Type.TYPE_FLOAT: FLOAT,
-    _Type.TYPE_BOOL: FLAG,
-    _Type.TYPE_STRING: TEXT,
-    _Type.TYPE_BYTES: BYTES,
-    _Type.TYPE_ENUM: TEXT,
-    **dict.fromkeys((_Type.TYPE_INT32, _Type.TYPE_SINT32, _Type.TYPE_SFIXED32), INT),
-    **dict.fromkeys((_Type.TYPE_INT64, _Type.TYPE_SINT64, _Type.TYPE_SFIXED64), LONG),
-    **dict.fromkeys((_Type.TYPE_UINT32, _Type.TYPE_FIXED32), LONG),
-    **dict.fromkeys((_Type.TYPE_UINT64, _Type.TYPE_FIXED64), UNSIGNED),
+    _Type.TYPE_DOUBLE: shapes.DOUBLE,
+    _Type.TYPE_FLOAT: shapes.FLOAT,
+    _Type.TYPE_BOOL: shapes.FLAG,
+    _Type.TYPE_STRING: shapes.TEXT,
+    _Type.TYPE_BYTES: shapes.BYTES,
+    _Type.TYPE_ENUM: shapes.TEXT,
+    **dict.fromkeys((_Type.TYPE_INT32, _Type.TYPE_SINT32, _Type.TYPE_SFIXED32), shapes.INT),
+    **dict.fromkeys((_Type.TYPE_INT64, _Type.TYPE_SINT64, _Type.TYPE_SFIXED64), shapes.LONG),
+    **dict.fromkeys((_Type.TYPE_UINT32, _Type.TYPE_FIXED32), shapes.LONG),
+    **dict.fromkeys((_Type.TYPE_UINT64, _Type.TYPE_FIXED64), shapes.LARGE),
 }
 
 Reading = Callable[[Any], Any]  # of a message, or of a value
 
 
-class ProtobufDecoder:
-    """One message type."""
+def protobuf_decoder(text: str, message: str) -> RowDecoder:
+    """Return what decodes messages of one type; an empty payload is a message whose fields are absent.
 
-    def __init__(self, text: str, message: str) -> None:
-        """Raises UnsupportedSchemaError."""
-        pool = descriptor_pool.DescriptorPool()
-        try:
-            for one in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file:
-                pool.Add(one)
-            described = pool.FindMessageTypeByName(message)
-        except Exception as error:  # binascii, DecodeError, TypeError and KeyError: it was checked by the server
-            raise UnsupportedSchemaError(f"not a FileDescriptorSet with a message {message}: {error}") from error
-        self._class = message_factory.GetMessageClass(described)
-        shape, self._read = message_of(described, "", (), Budget())
-        self.type = shape.type
-
-    def decode(self, payloads: pa.Array) -> Decoded:
-        """Return the messages of payloads; an empty one is a message whose fields are absent."""
-        return by_rows(payloads, self.type, self._value)
-
-    def _value(self, payload: bytes) -> Any:
-        try:
-            found = self._class.FromString(payload)
-        except Exception as error:  # whatever a library raises about the bytes of a stranger
-            raise MisfitError(f"not a message {self._class.DESCRIPTOR.full_name} ({type(error).__name__})") from error
-        return self._read(found)
+    Raises UnsupportedSchemaError.
+    """
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for one in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file:
+            pool.Add(one)
+        described = pool.FindMessageTypeByName(message)
+    except Exception as error:  # binascii, DecodeError, TypeError and KeyError: it was checked by the server
+        raise UnsupportedSchemaError(f"not a FileDescriptorSet with a message {message}: {error}") from error
+    parse = message_factory.GetMessageClass(described).FromString
+    shape, reading = message_of(described, "", (), Budget())
+    name = described.full_name
+    return RowDecoder(type=shape.type, what=f"a message {name}", read=lambda payload: reading(parse(payload)))
 
 
 def message_of(described: Any, path: str, within: tuple[str, ...], budget: Budget) -> tuple[Shape, Reading]:
@@ -112,7 +87,7 @@ def value_of(field: Any, path: str, within: tuple[str, ...], budget: Budget) -> 
         return message_of(field.message_type, path, within, budget)
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return TEXT, lambda number: names.get(number, str(number))
+        return shapes.TEXT, lambda number: names.get(number, str(number))
     return SCALARS[field.type], _itself
 
 

@@ -11,9 +11,9 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from pyspark_jetstream.errors import BadOptionError
-from pyspark_jetstream.typed.avro_values import AvroDecoder
+from pyspark_jetstream.typed.avro_values import avro_decoder
 from pyspark_jetstream.typed.decoding import decoder_of
-from pyspark_jetstream.typed.protobuf_values import ProtobufDecoder
+from pyspark_jetstream.typed.protobuf_values import protobuf_decoder
 from pyspark_jetstream.typed.shapes import UnsupportedSchemaError
 from pyspark_jetstream.typed.stream_schemas import StreamSchema
 
@@ -62,7 +62,7 @@ def written(schema: Any, value: Any) -> bytes:
 
 
 def test_avro_values_are_those_that_were_written() -> None:
-    decoder = AvroDecoder(json.dumps(AVRO))
+    decoder = avro_decoder(json.dumps(AVRO))
     payload = written(
         {**AVRO, "fields": [{**one, "type": "long"} if one["name"] == "at" else one for one in AVRO["fields"]]}, ORDER
     )
@@ -85,7 +85,7 @@ def test_avro_values_are_those_that_were_written() -> None:
 )
 def test_an_avro_schema_without_columns_is_named(kind: Any, why: str) -> None:
     with pytest.raises(UnsupportedSchemaError, match=why):
-        AvroDecoder(json.dumps({"type": "record", "name": "Order", "fields": [{"name": "f", "type": kind}]}))
+        avro_decoder(json.dumps({"type": "record", "name": "Order", "fields": [{"name": "f", "type": kind}]}))
     for text in ('"long"', "{", '{"type": "nothing"}', "[]"):
         with pytest.raises(BadOptionError, match="the avro schema gives no columns"):
             decoder_of(StreamSchema(kind="avro", text=text))
@@ -130,7 +130,7 @@ def order_class() -> Any:
 
 
 def test_protobuf_messages_are_those_that_were_written() -> None:
-    decoder = ProtobufDecoder(SET, "shop.Order")
+    decoder = protobuf_decoder(SET, "shop.Order")
     order = order_class()(
         id=2**64 - 1, delta=-(2**63), small=2**32 - 1, state=3, hash=b"\xff", lines=[{"sku": "\u00fc"}]
     )
@@ -163,7 +163,7 @@ def test_binary_schemas_that_name_types_again_and_again_are_bounded() -> None:
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": kind if level == 0 else f"R{level - 1}"}]
         kind = {"type": "record", "name": f"R{level}", "fields": fields}
     with pytest.raises(UnsupportedSchemaError, match="more than 10,000 fields"):
-        AvroDecoder(json.dumps(kind))
+        avro_decoder(json.dumps(kind))
     file = descriptor_pb2.FileDescriptorProto(name="wide.proto", syntax="proto3")
     for level in range(30):
         message = file.message_type.add(name=f"R{level}")
@@ -173,7 +173,7 @@ def test_binary_schemas_that_name_types_again_and_again_are_bounded() -> None:
     file.message_type.add(name="R30").field.add(name="a", number=1, type=Field.TYPE_INT64, label=ONE)
     text = base64.b64encode(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()).decode()
     with pytest.raises(UnsupportedSchemaError, match="more than 10,000 fields"):
-        ProtobufDecoder(text, "R0")
+        protobuf_decoder(text, "R0")
 
 
 @pytest.mark.parametrize(
