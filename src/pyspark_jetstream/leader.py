@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,7 +87,7 @@ class Api:
         self._servers = list(access.servers)  # the one that answered last is first
         self._answered = False
 
-    def ask(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, subject: str, question: dict[str, Any], *, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
         """Return the JSON answer of the first server that gives one; `subject` is without the API's prefix.
 
         Raises LoginRefusedError at once as long as no server has answered: the login is wrong, not the server.
@@ -96,7 +97,7 @@ class Api:
         for url in self._attempts(failures):
             try:
                 frame = self.connection(url).request(
-                    f"{self.access.api_prefix}.{subject}", payload, timeout_s=ANSWER_TIMEOUT_S
+                    f"{self.access.api_prefix}.{subject}", payload, timeout_s=timeout_s
                 )
                 answer = read_answer(frame, self.what)
             except LoginRefusedError as error:
@@ -147,8 +148,13 @@ class Leader:
 
     def __init__(self, access: Access, stream: str, connections: ConnectionCache) -> None:
         self.stream = stream
+        self._connections = connections
         self._api = Api(access, connections, stream)
-        self._once = Api(attrs.evolve(access, retry_timeout_s=0.0), connections, stream)
+
+    @cached_property
+    def _once(self) -> Api:
+        """Asks one server, once. Few streams of a large plan need it."""
+        return Api(attrs.evolve(self._api.access, retry_timeout_s=0.0), self._connections, self.stream)
 
     def view(self) -> StreamView:
         """Return the stream's state. Raises StreamNotFoundError, ServersUnavailableError."""

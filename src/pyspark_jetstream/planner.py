@@ -6,6 +6,7 @@ first message. A stream of a pattern that no longer exists is a loss, unlike one
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.durable import Durables
 from pyspark_jetstream.errors import BadOptionError, StreamNotFoundError
 from pyspark_jetstream.leader import Api, Leader, StreamView, stream_names
+from pyspark_jetstream.listing import Listing
 from pyspark_jetstream.offsets import Offset, Offsets, parse_offsets
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.plan import Range
@@ -48,6 +50,7 @@ class Planner:
         self._options = options
         self._connections = connections
         self._api = Api(options.access, connections, ",".join(options.streams))
+        self._listing = Listing(options.access, connections, self._api.what)
         self._planners: dict[str, StreamPlanner] = {}
         self._names: list[str] = []
         self._named_at_s = float("-inf")
@@ -85,21 +88,26 @@ class Planner:
         return sorted({*fixed, *self._names}) if patterns else fixed
 
     def use_names(self, names: list[str]) -> None:
-        """Take note of the names that the server has now, of which the patterns choose."""
+        """Take note of all names that the server has now, in ascending order, of which the patterns choose."""
         forms = [form_of(one) for one in self._options.streams if "*" in one]
         self._names = [name for name in names if any(form.fullmatch(name) for form in forms)]
+        self._listing.choose(names, self._names)
         self._named_at_s = time.monotonic()
 
     def initial(self) -> Offsets:
         """Return where a new query starts; every call returns the same offsets."""
-        offsets = self._offsets({name: self.of(name).initial() for name in self.names()})
+        names = self.names()
+        views = self._listing.views(names)
+        offsets = self._offsets({name: self.of(name).initial(views.get(name)) for name in names})
         self.durables.create(offsets)
         return offsets
 
     def batch(self, part: Narrowing | None = None) -> Batch:
         """Return what a batch read reads, of this part only if one is given."""
         part = part or Narrowing(subjects=self._options.subjects)
-        planned = {name: self.of(name).batch(part) for name in self.names()}
+        names = self.names()
+        views = self._listing.views(names)
+        planned = {name: self.of(name).batch(part, views.get(name)) for name in names}
         first = self._offsets({name: start for name, (start, _, _) in planned.items()})
         last = self._offsets({name: end for name, (_, end, _) in planned.items()})
         return Batch(first, last, [wanted for _, _, ranges in planned.values() for wanted in ranges])
@@ -110,10 +118,16 @@ class Planner:
         end, _ = self._end_after(first, None)
         return Batch(first, end, self.partitions(start, end.to_json_dict()))
 
+    def views(self) -> Iterator[tuple[str, StreamView]]:
+        """Yield the state of each stream of the query."""
+        names = self.names()
+        listed = self._listing.views(names)
+        for name in names:
+            yield name, listed.get(name) or self.of(name).leader.view()
+
     def stop_at_present_end(self) -> None:
         """Limit all later micro-batches to the streams' present ends."""
-        views = {name: self.of(name).view() for name in self.names()}
-        self._stop_at = self._offsets({name: self.of(name).at(view, view.end_seq) for name, view in views.items()})
+        self._stop_at = self._offsets({name: self.of(name).at(view, view.end_seq) for name, view in self.views()})
 
     def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offsets:
         """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new.
@@ -146,9 +160,11 @@ class Planner:
     def _spans(self, first: Offsets) -> dict[str, tuple[Offset, StreamView]]:
         """Return where each stream starts and its view; new streams are added, deleted ones are a loss."""
         spans = {}
-        for name in sorted({*first.by_stream, *self.names()}) if self._options.several else list(first.by_stream):
+        names = sorted({*first.by_stream, *self.names()}) if self._options.several else list(first.by_stream)
+        views = self._listing.views(names)
+        for name in names:
             try:
-                spans[name] = self.of(name).span(first.by_stream.get(name))
+                spans[name] = self.of(name).span(first.by_stream.get(name), views.get(name))
             except StreamNotFoundError as error:
                 if self._options.fail_on_data_loss or name in self._options.streams:
                     raise
@@ -188,10 +204,11 @@ class Planner:
         """Return the partitions of the rows between two offsets."""
         first, last = self._parse(start), self._parse(end)
         self.durables.check(first)
+        views = self._listing.views(name for name, end in last.by_stream.items() if first.by_stream.get(name) != end)
         planned = [
             partition
             for name, offset in last.by_stream.items()
-            for partition in self.of(name).partitions(first.by_stream.get(name), offset)
+            for partition in self.of(name).partitions(first.by_stream.get(name), offset, views.get(name))
         ]
         for name, offset in last.by_stream.items():
             begin, latest = first.by_stream.get(name), self.of(name).latest
@@ -227,10 +244,7 @@ def with_decoding(options: Options) -> Options:
     connections = ConnectionCache()
     try:
         planner = Planner(options, connections)
-        found = {
-            name: choose(name, planner.of(name).leader.view().metadata, options.decode, options.subjects)
-            for name in planner.names()
-        }
+        found = {name: choose(name, view.metadata, options.decode, options.subjects) for name, view in planner.views()}
     finally:
         connections.close()
     if not found:

@@ -48,9 +48,12 @@ class StreamPlanner:
         self._warned = False
         self._metadata: Mapping[str, str] | None = None  # that the query's schema was compared with
 
-    def view(self) -> StreamView:
-        """Return the stream's state from its leader, and keep its end for `latest`."""
-        view = self.leader.view()
+    def view(self, given: StreamView | None = None) -> StreamView:
+        """Return the stream's state from its leader, and keep its end for `latest`.
+
+        A given one was asked of the leader with those of other streams, in the same call of the planner.
+        """
+        view = given or self.leader.view()
         self.latest = self.at(view, view.end_seq)
         self._check_schema(view.metadata)
         if not view.allow_direct and not self._warned:
@@ -82,18 +85,18 @@ class StreamPlanner:
             )
         LOG.warning("stream %s has another schema; the query decodes by the one that it was loaded with", stream)
 
-    def initial(self) -> Offset:
+    def initial(self, given: StreamView | None = None) -> Offset:
         """Return where a new query starts; every call returns the same offset."""
         if self._initial is None:
-            view = self.view()
+            view = self.view(given)
             position, strict = self.options.starting.of(self.options.stream), self.options.fail_on_data_loss
             start_seq = resolve_start(position, self.leader, view, strict=strict)
             self._initial = self.at(view, start_seq, ahead=start_seq > view.end_seq)
         return self._initial
 
-    def batch(self, part: Narrowing) -> tuple[Offset, Offset, list[Range]]:
+    def batch(self, part: Narrowing, given: StreamView | None = None) -> tuple[Offset, Offset, list[Range]]:
         """Return where this part of a batch read starts and ends, and its partitions."""
-        view, stream = self.view(), self.options.stream
+        view, stream = self.view(given), self.options.stream
         ending = self.options.ending or Position(keyword="latest")
         start_seq, end_seq = resolve_range(
             self.options.starting.of(stream),
@@ -108,16 +111,16 @@ class StreamPlanner:
         end_seq = max(start_seq, end_seq)
         return self.at(view, start_seq), self.at(view, end_seq), self.split(view, start_seq, end_seq)
 
-    def span(self, start: Offset | None) -> tuple[Offset, StreamView]:
+    def span(self, start: Offset | None, given: StreamView | None = None) -> tuple[Offset, StreamView]:
         """Return where the next micro-batch starts and the view that ends it; no offset is a stream's first batch.
 
         The start differs from the given one only after a loss that failOnDataLoss=false accepts, or in an accepted
         incarnation. Raises DataLossError.
         """
         if start is None:
-            view = self.view()
+            view = self.view(given)
             return self.at(view, view.first_seq), view
-        view = self.view() if start.ahead else self._view_reaching(start)
+        view = self.view(given) if start.ahead else self._view_reaching(start, given)
         start = self._in_present(start, view)
         if start.created != view.created:
             self._lost(StreamRecreatedError(self._recreated(start, view)))
@@ -132,7 +135,7 @@ class StreamPlanner:
             return self.at(view, view.end_seq), view
         return start, view
 
-    def partitions(self, first: Offset | None, last: Offset) -> list[Range]:
+    def partitions(self, first: Offset | None, last: Offset, given: StreamView | None = None) -> list[Range]:
         """Return the partitions of the rows between two offsets; no first offset is a stream's first batch."""
         if first == last:
             return []
@@ -140,7 +143,7 @@ class StreamPlanner:
             # `span` plans this after data loss; other queries do not.
             self._lost(DataLossError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}"))
             return []
-        view = self._view_reaching(last)
+        view = self._view_reaching(last, given)
         if last.created != view.created and self._is_placed(view):
             return []  # the logged range is not in this incarnation: the next batch begins where the option says
         cut = last.cut
@@ -217,11 +220,11 @@ class StreamPlanner:
         LOG.warning("%s; acceptIncarnation continues at %d", self._recreated(offset, view), stream_seq)
         return self.at(view, stream_seq)
 
-    def _view_reaching(self, end: Offset) -> StreamView:
+    def _view_reaching(self, end: Offset, given: StreamView | None) -> StreamView:
         """Wait up to `retry_timeout_s` for a view that has the whole range: a new leader may need time to apply it."""
         deadline = time.monotonic() + self.options.access.retry_timeout_s
         while True:
-            view = self.view()
+            view, given = self.view(given), None
             if view.created != end.created or view.end_seq >= end.seq or time.monotonic() > deadline:
                 return view
             time.sleep(PAUSE_MAX_S / 4)

@@ -3,7 +3,8 @@
     python -m tests.spark.bench_planning [--streams 3000] [--subjects 1000000]
 
 Streams and subjects are those of a real server. A stream of 10^9 sequences of which 1 % are live is the view that its
-leader would give: no request depends on more than that. Exit status 1 when a plan takes more than a second or 64 MiB.
+leader would give: no request depends on more than that. Exit status 1 when a plan takes more than a second or 64 MiB;
+where all streams are read, each of them may take EACH_MAX_S more, in a plan that asks for its state twice.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from tests.harness.server import Server
 from tests.spark.streams import create, publish
 
 PLAN_MAX_S = 1.0
+EACH_MAX_S = 0.001
 MEMORY_MAX_BYTES = 64 << 20
 MATCHING = 10  # of the streams
 SEQUENCES, LIVE = 10**9, 10**7
@@ -46,6 +48,11 @@ def main() -> int:
             publish(client, "SUBJECTS", given.subjects, subject=lambda number: f"{number % 1000}.{number}")
         held = [
             judged(f"{given.streams:,} streams, {MATCHING} by pattern", lambda: planned(server, streams="A*")),
+            judged(
+                f"{given.streams:,} streams, all by pattern",
+                lambda: planned(server, streams="A*,B*"),
+                longest_s=PLAN_MAX_S + EACH_MAX_S * given.streams,
+            ),
             judged(f"{NAMES:,} names, {MATCHING} by pattern", lambda: chosen(server)),
             judged(
                 f"{given.subjects:,} subjects, 1 in 1,000 by filter",
@@ -118,7 +125,7 @@ def sparse(server: Server) -> int:
         planner.close()
 
 
-def judged(what: str, plan: Callable[[], int]) -> bool:
+def judged(what: str, plan: Callable[[], int], longest_s: float = PLAN_MAX_S) -> bool:
     """Plan twice, for the time and for the memory; print a line and return whether the floors hold."""
     cpu_s, started_s = time.process_time(), time.perf_counter()
     count = plan()
@@ -127,7 +134,7 @@ def judged(what: str, plan: Callable[[], int]) -> bool:
     plan()
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    holds = seconds <= PLAN_MAX_S and peak_bytes <= MEMORY_MAX_BYTES
+    holds = seconds <= longest_s and peak_bytes <= MEMORY_MAX_BYTES
     verdict = "holds" if holds else "MISSED"
     text = f"{seconds:6.3f} s ({cpu_s:.3f} s of processor time here), {peak_bytes / 1e6:6.1f} MB, gives {count:,}"
     sys.stdout.write(f"{what:42} {text}: {verdict}\n")
