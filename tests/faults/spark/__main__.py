@@ -28,10 +28,10 @@ from pyspark_jetstream.java import JavaMissingError, ensure_java
 from tests.faults.journal import Verdict
 from tests.faults.report import table
 from tests.faults.run import Measured, Result
-from tests.faults.spark.job import STOP
+from tests.faults.spark.job import EXECUTORS, STOP
 from tests.faults.spark.judgement import judge, read
 from tests.faults.spark.processes import Job
-from tests.faults.spark.scenarios import SCENARIOS
+from tests.faults.spark.scenarios import PARTITIONS_MIN, SCENARIOS
 from tests.faults.spark.stage import POLL_S, ROWS_PER_BATCH, Progress, Stage
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
@@ -87,6 +87,7 @@ def run(cluster: Cluster, name: str, seed: int, *, faults: int, directory: Path)
     problem, verdict = None, None
     with Progress(cluster, stream) as progress:
         words = [",".join(cluster.urls), f"{stream}-from", stream, str(place), str(ROWS_PER_BATCH)]
+        words.append(str(PARTITIONS_MIN.get(name, EXECUTORS)))
         stage = Stage(
             cluster=cluster,
             job=Job(words, place),

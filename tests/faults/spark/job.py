@@ -1,12 +1,13 @@
 """A streaming query that copies a stream into another one exactly once, on two executors in processes of their own.
 
-    python -m tests.faults.spark.job SERVERS SOURCE TARGET DIRECTORY ROWS_PER_BATCH
+    python -m tests.faults.spark.job SERVERS SOURCE TARGET DIRECTORY ROWS_PER_BATCH PARTITIONS CORES
 
-It ends when the directory has a file `stop`. Each of the two tasks of a micro-batch sleeps a little every 500 rows, in
-Java, so that a fault meets tasks that write. An executor that says nothing for five seconds is given up, and its tasks
-run elsewhere.
+It ends when the directory has a file `stop`. Each task of a micro-batch, of which there are PARTITIONS at least, sleeps
+a little every 500 rows, in Java, so that a fault meets tasks that write. An executor that says nothing for five seconds
+is given up, and its tasks run elsewhere. All of its processes may use so many CORES, 0 for all that there are.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -35,8 +36,10 @@ SETTINGS = {
 
 def main() -> None:
     """Run the query until it is told to stop."""
-    servers, source, target, place, rows_per_batch = sys.argv[1:]
+    servers, source, target, place, rows_per_batch, partitions, cores = sys.argv[1:]
     directory = Path(place)
+    if int(cores):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     builder = SparkSession.builder
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
@@ -44,7 +47,7 @@ def main() -> None:
     sleep = f"java_method('java.lang.Thread', 'sleep', {PAUSE_MS}L) <> ''"
     rows = (
         spark.readStream.format("jetstream")
-        .options(servers=servers, stream=source, minPartitions=EXECUTORS)
+        .options(servers=servers, stream=source, minPartitions=partitions)
         .options(maxRecordsPerTrigger=rows_per_batch, minRowsPerTrigger=rows_per_batch)
         .load()
         .selectExpr(

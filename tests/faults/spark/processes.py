@@ -54,9 +54,13 @@ class Executor:
 
 
 class Job:
-    """The job in a session of its own. `start` after `kill_driver` goes on with the same checkpoint."""
+    """The job in a session of its own. `start` after `kill_driver` goes on with the same checkpoint.
+
+    `cores` is for drivers that are started from now on; 0: all.
+    """
 
     def __init__(self, words: Iterable[str], directory: Path) -> None:
+        self.cores = 0
         self._words = [sys.executable, "-m", "tests.faults.spark.job", *words]
         self._directory = directory
         self._started: list[subprocess.Popen[bytes]] = []
@@ -72,7 +76,7 @@ class Job:
         self._directory.mkdir(parents=True, exist_ok=True)
         with (self._directory / "job.log").open("ab") as log:
             started = subprocess.Popen(
-                self._words,
+                [*self._words, str(self.cores)],
                 cwd=self._directory,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,

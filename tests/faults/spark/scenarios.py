@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from tests.faults.spark.job import GIVEN_UP_S
 from tests.faults.spark.processes import alive, ports, send
-from tests.faults.spark.stage import POLL_S, Stage
+from tests.faults.spark.stage import POLL_S, ROW_BYTES, Stage
 
 FILL_S = 0.5  # in which the rows of a stopped worker come to lie in its socket
 ZOMBIE_S = 2.0  # how long a continued worker may take; its Java is killed ten seconds after it was given up
 BACK_S = 2.0
+# With as many of 100 bytes, the mean makes 16,400 rows the largest part that is not divided: fewer than a micro-batch.
+LARGE_ROW_BYTES = 4_000
 
 
 def spark_task(stage: Stage) -> None:
@@ -67,6 +69,20 @@ def spark_zombie(stage: Stage) -> None:
     send(signal.SIGCONT, [executor.pid, *executor.daemons])
 
 
+def spark_replanned(stage: Stage) -> None:
+    """SIGKILL of the driver, which is started again where the unfinished micro-batch would be cut otherwise today.
+
+    By turns, rows of 4,000 and of 100 bytes follow it, and the next driver has all cores, one, and all again. A new
+    plan would have two partitions instead of one, one instead of two, and so on.
+    """
+    stage.begin()
+    stage.job.kill_driver()
+    stage.row_bytes = LARGE_ROW_BYTES if stage.row_bytes == ROW_BYTES else ROW_BYTES
+    stage.publish_batch()
+    stage.job.cores = 1 if stage.row_bytes == ROW_BYTES else 0
+    stage.job.start()
+
+
 def spark_all(stage: Stage) -> None:
     """One of the others, or two at once."""
     for act in stage.random.sample(ALL, stage.random.choice((1, 2))):
@@ -75,5 +91,6 @@ def spark_all(stage: Stage) -> None:
 
 ALL: list[Callable[[Stage], None]] = [spark_task, spark_executor, spark_driver, spark_leader]
 SCENARIOS: dict[str, Callable[[Stage], None]] = {
-    act.__name__.replace("_", "-"): act for act in (*ALL, spark_zombie, spark_all)
+    act.__name__.replace("_", "-"): act for act in (*ALL, spark_zombie, spark_replanned, spark_all)
 }
+PARTITIONS_MIN = {"spark-replanned": 1}  # of a micro-batch; elsewhere each executor has one

@@ -21,6 +21,7 @@ from tests.spark.streams import publish
 
 POLL_S = 0.01
 ROWS_PER_BATCH = 20_000
+ROW_BYTES = 100
 STARTS_MAX = 12
 
 
@@ -74,6 +75,7 @@ class Stage:
     progress: Progress
     random: Random
     batches: int = 0  # that were published for the job
+    row_bytes: int = ROW_BYTES  # of those that are published from now on
     episodes: list[tuple[int, int]] = attrs.field(factory=list)  # monotonic ns, from the fault to the batch's commit
     zombie_messages: int = 0
     _began_ns: int = 0
@@ -81,12 +83,16 @@ class Stage:
     def into_a_batch(self) -> None:
         """Publish the rows of a micro-batch; returns when the job is in the middle of writing them."""
         done = self.progress.last_seq
-        with RawClient(self.cluster[0].address) as client:
-            first = self.batches * ROWS_PER_BATCH
-            publish(client, self.source, ROWS_PER_BATCH, payload=lambda number: b"%0100d" % (first + number))
-        self.batches += 1
+        self.publish_batch()
         wanted = done + int(ROWS_PER_BATCH * self.random.uniform(0.15, 0.6))
         self.until(lambda: self.progress.last_seq >= wanted, what=f"{self.stream} had {wanted} messages")
+
+    def publish_batch(self) -> None:
+        """Publish the rows of a micro-batch: each is its number, with leading zeros."""
+        first, size = self.batches * ROWS_PER_BATCH, self.row_bytes
+        with RawClient(self.cluster[0].address) as client:
+            publish(client, self.source, ROWS_PER_BATCH, payload=lambda number: b"%0*d" % (size, first + number))
+        self.batches += 1
 
     @property
     def source(self) -> str:
