@@ -27,6 +27,7 @@ from pyspark_jetstream.plan import Range
 from pyspark_jetstream.planner import Planner, with_decoding
 from pyspark_jetstream.pushdown import Narrowing, narrowing
 from pyspark_jetstream.schema import columns_of, schema_of
+from pyspark_jetstream.told import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +68,7 @@ class DefaultSource(DataSource):
         """The name of the format."""
         return "jetstream"
 
+    @sentence_first()
     def schema(self) -> StructType:
         """The columns that the options choose; `.load()` asks, so wrong options of a read are errors there."""
         if "provider" in self.options:  # a property of a table that is created
@@ -76,6 +78,7 @@ class DefaultSource(DataSource):
             )
         return schema_of(self._planned)
 
+    @sentence_first()
     def reader(self, schema: StructType) -> "BatchReader":
         """A reader of one range of each stream, for `spark.read`."""
         default = Options(access=self._parsed.access, streams=self._parsed.streams)
@@ -86,6 +89,7 @@ class DefaultSource(DataSource):
         kind = PushdownReader if self._parsed.pushdown else BatchReader
         return kind(attrs.evolve(self._planned, columns=columns_of(schema, self._planned)))
 
+    @sentence_first()
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802  (Spark's name)
         """A reader of the streams as they grow, for `spark.readStream`."""
         if self._parsed.ending is not None:
@@ -102,12 +106,14 @@ class DefaultSource(DataSource):
         except BadOptionError:  # the options are those of a write
             return f"jetstream, stream {self.options.get('stream', '')}"
 
+    @sentence_first()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
         """A writer of one DataFrame, for `df.write`."""
         from pyspark_jetstream.write.sinks import BatchWriter  # noqa: PLC0415  (only where something is written)
 
         return BatchWriter(self.options, schema, overwrite=overwrite)
 
+    @sentence_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """A writer of micro-batches, for `df.writeStream`."""
         from pyspark_jetstream.write.sinks import StreamWriter  # noqa: PLC0415
@@ -121,6 +127,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    @sentence_first()
     def partitions(self) -> list[InputPartition]:
         """The partitions of the ranges."""
         return self._planned(Narrowing(subjects=self._options.subjects))
@@ -157,6 +164,7 @@ class PushdownReader(BatchReader):
         self._part = narrowing(filters, self._options.subjects)
         return filters
 
+    @sentence_first()
     def partitions(self) -> list[InputPartition]:
         """The partitions of the part of the ranges that the filters leave."""
         return self._planned(self._part)
@@ -179,6 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_planner": None}
 
+    @sentence_first()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Where a new query starts. Spark calls it twice and gets the same offset."""
         return self.planner.initial().to_json_dict()
@@ -188,10 +197,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows_max = self._options.rows_per_trigger_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
+    @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Fix the end of the query to the stream's present end."""
         self.planner.stop_at_present_end()
 
+    @sentence_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """The end of the next micro-batch: the leader's end, within the limit; see Planner.next_end."""
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -202,6 +213,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self.planner.latest_seen()
         return None if latest is None else latest.to_json_dict()
 
+    @sentence_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The partitions of a micro-batch; after a restart Spark passes the range in its log."""
         return [RangePartition(wanted) for wanted in self.planner.partitions(start, end)]
@@ -211,6 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         return _task(partition)
 
+    @sentence_first()
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed everything before this offset: durable consumers acknowledge it."""
         self.planner.commit(end)
@@ -234,4 +247,5 @@ def _task(partition: RangePartition) -> "Iterator[pa.RecordBatch]":
     from pyspark_jetstream.client import CONNECTIONS  # noqa: PLC0415  (the worker's own, never pickled)
     from pyspark_jetstream.reading import read_range  # noqa: PLC0415  (pyarrow: only in tasks)
 
-    return read_range(partition.value, CONNECTIONS)
+    with sentence_first():
+        yield from read_range(partition.value, CONNECTIONS)

@@ -270,6 +270,33 @@ def test_options_that_are_not_understood_fail_at_load(
     assert message in failure(reader.load)
 
 
+def test_the_sentence_of_an_error_comes_before_the_traceback(
+    spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
+) -> None:
+    create(client, "TOLD")
+    publish(client, "TOLD", 1)
+    reader = spark.read.format("jetstream").options(servers=server.url, stream="TOLD", columns="what")
+    row = spark.createDataFrame([("elsewhere", "1")], "subject STRING, data STRING")
+    writer = row.write.format("jetstream").options(servers=server.url, stream="TOLD")
+    actions: dict[str, Callable[[], object]] = {
+        "BadOptionError: option 'columns'": reader.load,  # as it is made
+        "StreamNotFoundError: stream 'TOLD_NOT'": load(spark, server, "TOLD_NOT").collect,  # as it is planned
+        "BadOptionError: mode 'overwrite'": writer.mode("overwrite").save,
+        "RowError: column 'subject': 'elsewhere' is": lambda: writer.mode("append").save(),  # in a task
+        "StreamNotFoundError: stream 'TOLD_NEITHER'": lambda: run(spark, server, "TOLD_NEITHER", tmp_path),
+    }
+    for sentence, action in actions.items():
+        told, _, traceback = failure(action).partition("Traceback (most recent call last)")
+        assert f"pyspark_jetstream.errors.{sentence}" in told
+        assert sentence in traceback
+
+
+def test_a_write_without_a_mode_names_append(spark: "SparkSession", server: Server, client: RawClient) -> None:
+    create(client, "MODELESS")
+    rows = spark.createDataFrame([("MODELESS.x", "1")], "subject STRING, data STRING")
+    assert '"Append"' in failure(rows.write.format("jetstream").options(servers=server.url, stream="MODELESS").save)
+
+
 def test_options_of_the_other_kind_of_read_are_refused(
     spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path
 ) -> None:

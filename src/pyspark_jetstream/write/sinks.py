@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_jetstream.client import CONNECTIONS
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError, NotReproducibleError, WriteRefusedError
+from pyspark_jetstream.told import sentence_first
 from pyspark_jetstream.write.layout import Layout, layout_of
 from pyspark_jetstream.write.options import EXACTLY_ONCE, WriteOptions, parse_write_options
 from pyspark_jetstream.write.target import Target, WritableStream, plan_target
@@ -66,6 +67,7 @@ class BatchWriter(DataSourceArrowWriter):
         # All attempts of this write's tasks have it, and no other write.
         self._write_id = self._plan.options.write_id or f"write-{secrets.token_hex(8)}"
 
+    @sentence_first()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Publish the rows of one partition, in a task; each is acknowledged when it returns."""
         if not self._plan.options.exactly_once:
@@ -85,6 +87,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._plan.options.write_id is not None:
             raise BadOptionError("option 'writeId' is for batch writes: a query is named by its checkpoint")
 
+    @sentence_first()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Publish the rows of one partition, in a task; each is acknowledged when it returns."""
         if not self._plan.options.exactly_once:
@@ -94,6 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise JetStreamSourceError(f"delivery={EXACTLY_ONCE}: Spark names neither query nor micro-batch")
         return write_exactly_once(self._plan, iterator, query, int(batch))
 
+    @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Nothing is left to do, but to see that no other run of the micro-batch had more partitions."""
         if self._plan.options.exactly_once:
