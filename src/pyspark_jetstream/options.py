@@ -112,7 +112,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise BadOptionError("option 'servers' is required")
     if not texts.get("stream", "").strip() and "streams" not in texts:
         raise BadOptionError("option 'stream' is required (or 'streams' for several)")
-    parsed = {name.lower(): _parse_one(name, texts[name.lower()]) for name in PARSERS if name.lower() in texts}
+    parsed = {name.lower(): parse_one(PARSERS, name, texts[name.lower()]) for name in PARSERS if name.lower() in texts}
     _check_together(parsed)
     found = Options(access=_access(parsed), **_fields(parsed))
     if wrong := [name for name in found.columns if name not in found.all_columns]:
@@ -135,9 +135,10 @@ def unknown_option(name: str) -> str:
     return f"unknown option {name!r}{hint}"
 
 
-def _parse_one(name: str, text: str) -> Any:
+def parse_one(parsers: Mapping[str, values.Parser], name: str, text: str) -> Any:
+    """Return the value of an option. Raises BadOptionError."""
     try:
-        return PARSERS[name](text.strip())
+        return parsers[name](text.strip())
     except SecretInValueError as error:
         raise BadOptionError(f"option {name!r}: {error}") from None
     except ValueError as error:

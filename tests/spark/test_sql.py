@@ -50,6 +50,7 @@ def test_rows_are_inserted_into_a_view_with_the_columns_of_a_message(
     values = "(1, now(), 'INSERTED.x', NULL, X'31')"
     why = failure(lambda: spark.sql(f"INSERT INTO inserted VALUES {values}"))
     assert "columns 'stream_seq', 'time' are not part of a message" in why
+    assert "CREATE TEMPORARY VIEW v (subject STRING, data BINARY) USING jetstream" in why
     spark.catalog.dropTempView("inserted")
 
 

@@ -9,6 +9,9 @@ from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.write.subjects import kept_pattern
 
 NAMES = ("subject", "data", "headers", "msg_id")
+INTO_A_VIEW = (
+    "INSERT INTO: CREATE TEMPORARY VIEW v (subject STRING, data BINARY) USING jetstream OPTIONS (servers, stream)"
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -53,7 +56,7 @@ def check_names(schema: StructType, places: Mapping[str, int], *, subject: str |
     if unknown:
         raise BadOptionError(
             f"columns {', '.join(map(repr, unknown))} are not part of a message: the columns of a write are "
-            "subject, data, headers and msg_id; select() what is to be written"
+            f"subject, data, headers and msg_id; select() what is to be written ({INTO_A_VIEW})"
         )
     if len(places) != len(schema.fields):
         raise BadOptionError(f"a column is there twice: {', '.join(field.name for field in schema.fields)}")

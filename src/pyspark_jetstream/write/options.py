@@ -9,6 +9,7 @@ import attrs
 from pyspark_jetstream import options as reading
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.options import Access
+from pyspark_jetstream.write.layout import INTO_A_VIEW
 from pyspark_jetstream.write.subjects import LITERAL
 
 AT_LEAST_ONCE = "at-least-once"
@@ -45,10 +46,15 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         if name in access_values or name in KNOWN:
             continue
         if name in reading.KNOWN:
-            raise BadOptionError(f"option {reading.KNOWN[name]!r} is for reading")
+            hint = f" ({INTO_A_VIEW})" if name == "columns" else ""
+            raise BadOptionError(f"option {reading.KNOWN[name]!r} is for reading{hint}")
         raise BadOptionError(unknown_option(name))
     common = reading.parse_options(access_values)
-    parsed = {field: _parse_one(name, values[name.lower()]) for name, field in FIELDS.items() if name.lower() in values}
+    parsed = {
+        field: reading.parse_one(PARSERS, name, values[name.lower()])
+        for name, field in FIELDS.items()
+        if name.lower() in values
+    }
     options = WriteOptions(access=common.access, stream=common.stream, **parsed)
     check_together(options)
     return options
@@ -79,13 +85,6 @@ def unknown_option(name: str) -> str:
     """Return the message for an unknown option."""
     known = sorted([*KNOWN.values(), *(reading.KNOWN[one] for one in ACCESS), "stream"])
     return f"unknown option {name!r} of a write; known options: {', '.join(known)}"
-
-
-def _parse_one(name: str, text: str) -> Any:
-    try:
-        return PARSERS[name](text.strip())
-    except ValueError as error:
-        raise BadOptionError(f"option {name!r}: {error}, got {text!r}") from None
 
 
 def parse_subject(text: str) -> str:
