@@ -33,7 +33,8 @@ from tests.harness.leafs import RawLeaf
 from tests.harness.ports import HOST, free_port
 from tests.harness.raw import RawClient, connect_line, header_block
 from tests.harness.raw_websocket import BINARY, WebSocketClient, frame, request
-from tests.harness.server import Server
+from tests.harness.server import Server, command
+from tests.scaling import metered
 
 PAUSE_S: Final = 0.002
 QUIET_S: Final = 2.0
@@ -56,6 +57,7 @@ max_control_line: 4096
 """
 LOGIN: Final[Mapping[str, Any]] = {"user": "u", "pass": "x"}
 DENIED: Final[dict[str, Any]] = {"user": "d", "pass": "x"}
+MOST_ITEMS: Final = 2_900  # of a request, beside its other fields: it may name 3,000
 DEFLATE: Final = {"Sec-WebSocket-Extensions": "permessage-deflate"}
 COMPRESSED: Final = 4  # the first reserved bit
 
@@ -328,6 +330,101 @@ def patterns(place: Place) -> None:
             client.settle(60.0)
 
 
+def wq_filters(place: Place) -> None:
+    """Creations of a second consumer of a work queue: 2,900 filters beside the 2,900 of the first."""
+
+    def create(client: RawClient, name: str) -> None:
+        filters = [f"w.{name}.{at:x}" for at in range(MOST_ITEMS)]
+        config = {"durable_name": name, "ack_policy": "explicit", "filter_subjects": filters}
+        made(client.api(f"CONSUMER.CREATE.W.{name}", {"stream_name": "W", "config": config}))
+
+    with RawClient(place.server.address, **LOGIN) as client:
+        made(client.api("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue"}))
+        create(client, "a")
+        for _ in place.rounds():
+            create(client, "b")
+            made(client.api("CONSUMER.DELETE.W.b", {}))
+
+
+def claims(place: Place) -> None:
+    """Creations of a stream with 600 wildcards that begin the names of 29,000 subjects of ten other streams."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        for number in range(10):
+            subjects = [f"{number}_{at:x}.b" for at in range(MOST_ITEMS)]
+            made(client.api(f"STREAM.CREATE.A{number}", {"name": f"A{number}", "subjects": subjects}))
+        for _ in place.rounds():
+            subjects = [f"*.q{at:x}" for at in range(600)]
+            made(client.api("STREAM.CREATE.B", {"name": "B", "no_ack": True, "subjects": subjects}))
+            made(client.api("STREAM.DELETE.B", {}))
+
+
+def interest(place: Place) -> None:
+    """Publishes to an interest stream beside the 2,900 filters of its consumer, 1,000 in a send."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        made(client.api("STREAM.CREATE.I", {"name": "I", "subjects": ["i.>"], "retention": "interest"}))
+        filters = [f"i.a.{at:x}" for at in range(MOST_ITEMS)]
+        config = {"durable_name": "a", "ack_policy": "explicit", "filter_subjects": filters}
+        made(client.api("CONSUMER.CREATE.I.a", {"stream_name": "I", "config": config}))
+        for _ in place.rounds():
+            client.send(b"PUB i.b 1\r\nx\r\n" * 1_000)
+            client.api("STREAM.INFO.I")
+
+
+def interest_many(place: Place) -> None:
+    """Publishes to an interest stream with 2,000 consumers, each of another subject, 500 in a send."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        made(client.api("STREAM.CREATE.I", {"name": "I", "subjects": ["i.>"], "retention": "interest"}))
+        for at in range(2_000):
+            config = {"durable_name": f"c{at}", "ack_policy": "explicit", "filter_subject": f"i.x.{at}"}
+            client.publish(
+                f"$JS.API.CONSUMER.CREATE.I.c{at}", json.dumps({"stream_name": "I", "config": config}).encode()
+            )
+            if at % 100 == 99:
+                client.api("STREAM.INFO.I")
+        for _ in place.rounds():
+            client.send(b"PUB i.b 1\r\nx\r\n" * 500)
+            client.api("STREAM.INFO.I")
+
+
+def interest_delete(place: Place) -> None:
+    """Deletions of one of two consumers of an interest stream with 50,000 messages, and of the only one of another."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        for name in ("K", "L"):
+            config = {"name": name, "subjects": [f"{name.lower()}.>"], "retention": "interest", "storage": "memory"}
+            made(client.api(f"STREAM.CREATE.{name}", config))
+        config = {"durable_name": "b", "ack_policy": "explicit", "filter_subjects": ["k.>"]}
+        made(client.api("CONSUMER.CREATE.K.b", {"stream_name": "K", "config": config}))
+        for first in range(0, 50_000, 2_000):
+            client.send(b"".join(b"PUB k.%x 1\r\nx\r\n" % at for at in range(first, first + 2_000)))
+            client.api("STREAM.INFO.K")
+        for _ in place.rounds():
+            for name in ("K", "L"):
+                config = {"durable_name": "a", "ack_policy": "explicit"}
+                made(client.api(f"CONSUMER.CREATE.{name}.a", {"stream_name": name, "config": config}))
+            for first in range(0, 20_000, 2_000):
+                client.send(b"".join(b"PUB l.%x 1\r\nx\r\n" % at for at in range(first, first + 2_000)))
+                client.api("STREAM.INFO.L")
+            for name in ("K", "L"):
+                made(client.api(f"CONSUMER.DELETE.{name}.a", {}))
+
+
+def schedule(place: Place) -> None:
+    """Schedules whose target is beside the 2,900 subjects of their stream, 200 in a send."""
+    hdr = header_block([("Nats-Schedule", "@every 1h"), ("Nats-Schedule-Target", "nowhere.x")])
+    with RawClient(place.server.address, **LOGIN) as client:
+        subjects = [f"c.{at:x}" for at in range(MOST_ITEMS)]
+        config = {"name": "C", "subjects": subjects, "allow_msg_schedules": True, "allow_msg_ttl": True}
+        made(client.api("STREAM.CREATE.C", config))
+        for _ in place.rounds():
+            client.send(b"HPUB c.0 %d %d\r\n%sx\r\n" % (len(hdr), len(hdr) + 1, hdr) * 200)
+            client.api("STREAM.INFO.C")
+
+
+def made(answer: Mapping[str, Any]) -> None:
+    """The request that an attack depends on was not refused."""
+    assert "error" not in answer, answer
+
+
 def pages(place: Place) -> None:
     """All of /jsz and /metrics of 300 streams with a consumer each, one page after the other."""
     with RawClient(place.server.address, **LOGIN) as client:
@@ -342,13 +439,16 @@ def pages(place: Place) -> None:
 
 
 MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
-OF_JETSTREAM: Final = ("restores", "named_items", "patterns", "pages")
+OF_JETSTREAM: Final = (
+    "restores", "named_items", "patterns", "pages", "wq_filters", "claims", "interest", "interest_many",
+    "interest_delete", "schedule",
+)  # fmt: skip
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
     for attack in (
         silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
         stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines, denied_lines, connects, restores,
-        named_items, patterns, pages,
+        named_items, patterns, pages, wq_filters, claims, interest, interest_many, interest_delete, schedule,
     )
 }  # fmt: skip
 
@@ -367,9 +467,12 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
     web_port, leaf_port = free_port(), free_port()
     config = CONFIG.format(tls=authority.server().block, web=web_port, leaf=leaf_port, more=MORE.get(name, ""))
     with ExitStack() as stack:
-        server = stack.enter_context(
-            Server("jetraft", directory=directory, config=config, jetstream=name in OF_JETSTREAM)
-        )
+        figures = directory / "figures"
+        figures.write_bytes(metered.NOTHING)
+        server = Server(asked.server, directory=directory, config=config, jetstream=name in OF_JETSTREAM)
+        if asked.server == "jetraft":
+            server.starter = [*command("jetraft")[:1], "-m", "tests.scaling.metered", str(figures)]
+        stack.enter_context(server)
         here, there = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
         process = spawn.Process(target=witness, args=(server.address, there), daemon=True)
@@ -377,6 +480,8 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
         select.select([], [], [], QUIET_S)
         here.send("next")
         quiet, _ = here.recv()
+        steps = metered.mapped(figures)
+        steps[: metered.FIGURES.size] = metered.NOTHING
         peak = Peak(server)
         place = Place(server, web_port, leaf_port, authority, asked.seconds, asked.connections, asked.subscriptions)
         attack = multiprocessing.get_context("fork").Process(target=ATTACKS[name], args=(place,), daemon=True)
@@ -388,13 +493,16 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
         trips, logins = here.recv()
         process.join()
         during = f"during {shown(trips)}, logins {shown(logins)}"
-        print(f"{name:18} before {shown(quiet)}; {during}; {peak.mb:5.0f} MB more at most", flush=True)
+        step = metered.read(steps)
+        end = f"{peak.mb:5.0f} MB more at most; longest step {step.longest_ns / 1e6:.1f} ms ({step.task})"
+        print(f"{name:18} before {shown(quiet)}; {during}; {end}", flush=True)
         return attack.exitcode == 0 and len(trips) > 1 and server.running.running
 
 
 def main() -> int:
     """Measure and print; the exit status says whether every server lived on and served."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--server", choices=["jetraft", "reference"], default="jetraft")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--subscriptions", type=int, default=1_000_000)
