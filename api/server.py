@@ -172,13 +172,7 @@ class Server:
         listener = client_listener(self.client_socket, parts, self.tls)
         self.listeners = [listener, *self._build_websocket(parts), *gateway_listeners(options, parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
-        self.routes: Any = None  # Routes, in a cluster
-        if self.mesh is not None:
-            from jetraft.api.routes import Routes  # noqa: PLC0415  servers that stand alone have none
-
-            assert options.cluster is not None
-            self.routes = Routes.of(options.cluster, self.mesh, self.plane, self.sessions, self.reactor)
-            self.routes.start()
+        self.routes, self.limits = join_nodes(self)
         self.jetstream = self._build_jetstream()
         self.pages = build_pages(
             identity=self.identity,
@@ -284,6 +278,7 @@ class Server:
                     await self._start_mesh(nursery)
                     assert self.routes is not None
                     nursery.start_soon(self.routes.run)
+                    nursery.start_soon(self.limits.run)
                     nursery.start_soon(serve_others, self)
                 # Before JetStream: it may have to repair a damaged meta log over the mesh.
                 nursery.start_soon(self.reactor.run_sockets, self.timers.next_deadline_ns)
@@ -380,6 +375,30 @@ def secrets_of(cluster: ClusterOptions, of_routes: Sequence[bytes]) -> tuple[byt
     """What peers prove: what is configured, or else the first secret in the URL of a route."""
     first = cluster.secret.encode() or next((secret for secret in of_routes if secret), b"")
     return (first, *(secret.encode() for secret in cluster.old_secrets))
+
+
+def join_nodes(server: Server) -> tuple[Any, Any]:
+    """The routes of a member of a cluster, and what makes limits of accounts hold for that; None for another server."""
+    if server.mesh is None:
+        return None, None
+    from jetraft.api.cluster_limits import ClusterLimits  # noqa: PLC0415  servers that stand alone have none
+    from jetraft.api.routes import Routes  # noqa: PLC0415
+
+    assert server.options.cluster is not None
+    routes = Routes.of(server.options.cluster, server.mesh, server.plane, server.sessions, server.reactor)
+    routes.start()
+    limits = ClusterLimits(
+        mesh=server.mesh,
+        plane=server.plane,
+        reactor=server.reactor,
+        sessions=server.sessions,
+        shared=server.shared,
+        leafs=server.leaf and server.leaf.leafnodes,
+    )
+    limits.start()
+    if server.leaf is not None:
+        server.leaf.leafnodes.entry.count_elsewhere(limits.leafs_elsewhere)
+    return routes, limits
 
 
 def make_leaf(server: Server) -> Any:

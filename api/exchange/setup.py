@@ -4,7 +4,7 @@
 not interrupted. It is called between turns, with what `rules` found to be right.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 import attrs
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 NOTHING = Sharing()
 API_INFO = b"$JS.API.INFO"  # who imports this uses the JetStream of another account; nats-server asks for it too
+
+
+def nobody(_account: str) -> int:
+    """A server that stands alone."""
+    return 0
 
 
 class ServiceKind(TypedDict):
@@ -57,6 +62,7 @@ class SharedAccounts:
     plane: "Plane"
     cluster: str
     latencies: "Latencies | None" = None  # None: nothing is measured
+    elsewhere: Callable[[str], int] = nobody  # how many clients an account has at the other servers of the cluster
     sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)  # an account shares something else
     _held: "dict[str, Account]" = attrs.field(factory=dict, init=False)
@@ -118,12 +124,22 @@ class SharedAccounts:
         if self.latencies is not None and measures(before) != measures(after):
             self.plane.measure_account(account, self.latencies if measures(after) else None)
         if before.limits != after.limits:
-            self.plane.limit(
-                account,
-                max_connections=after.limits.max_connections,
-                max_subscriptions=after.limits.max_subscriptions,
-                max_payload=after.limits.max_payload,
-            )
+            self.limit(name)
+
+    def count_elsewhere(self, counts: Callable[[str], int]) -> None:
+        """Take these from what an account may have here."""
+        self.elsewhere = counts
+
+    def limit(self, name: str) -> None:
+        """Have the plane keep to an account's limits, beside what it has elsewhere."""
+        limits = self.of(name).limits
+        most = limits.max_connections
+        self.plane.limit(
+            self._account(name),
+            max_connections=max(0, most - self.elsewhere(name)) if most > 0 else most,
+            max_subscriptions=limits.max_subscriptions,
+            max_payload=limits.max_payload,
+        )
 
     def _end(self, name: str, wanted: dict[ImportInForce, Export]) -> None:
         links = self._links.get(name, {})

@@ -105,7 +105,7 @@ class Mapping:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClientLimits:
-    """Of an account at one node; subscriptions and payload of each connection. NO_LIMIT: none but the node's."""
+    """Of an account in the cluster; subscriptions and payload of each connection. NO_LIMIT: none but the node's."""
 
     max_connections: int = NO_LIMIT
     max_subscriptions: int = NO_LIMIT

@@ -9,6 +9,7 @@ from jetraft.api.auth.authenticator import Authenticator
 from jetraft.api.auth.nkeys import signed, signed_by_one
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, Verdict
 from jetraft.api.connect import credentials_of
+from jetraft.api.exchange.setup import nobody
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
@@ -38,6 +39,7 @@ class LeafEntry:
     lookups: "AccountLookups | None" = None
     callouts: "Callouts | None" = None  # of clients, and of leaf nodes that have no rules of their own
     proxies: tuple[str, ...] = ()  # keys of those that may speak for others
+    elsewhere: Callable[[str], int] = nobody  # how many an account has at the other servers of the cluster
     own: Authenticator = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -114,14 +116,17 @@ class LeafEntry:
             return False
         return self.lookups.seeks(outcome, link.ip, again)
 
-    @staticmethod
-    def is_full(link: LeafLink, links: Iterable[LeafLink]) -> bool:
+    def count_elsewhere(self, counts: Callable[[str], int]) -> None:
+        """Add these to what an account has here."""
+        self.elsewhere = counts
+
+    def is_full(self, link: LeafLink, links: Iterable[LeafLink]) -> bool:
         """Whether the account has as many accepted leaf nodes as its token lets it have."""
         verdict = link.verdict
         if verdict is None or verdict.max_leafnodes < 0:
             return False
         others = sum(one.admitted and one.remote is None and one.account == link.account for one in links)
-        return others >= verdict.max_leafnodes
+        return others + self.elsewhere(link.account) >= verdict.max_leafnodes
 
     @staticmethod
     def judged_again(

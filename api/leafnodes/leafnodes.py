@@ -7,6 +7,7 @@ The plane parses what comes and calls `on_text` with the lines that are not inte
 """
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +53,7 @@ from jetraft.api.tls.clients import TlsClients
 from jetraft.api.tls.facts import TlsState
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
@@ -77,6 +79,7 @@ class Leafnodes:
     tls: TlsClients | None = None  # handshakes of the listener
     links: dict[int, LeafLink] = attrs.field(factory=dict)
     loops: LoopSubjects = attrs.field(factory=LoopSubjects)
+    counted: Signal[[str]] = attrs.field(factory=Signal, init=False)  # an account may have another number of them
     deadlines: AuthDeadlines = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
     news: LogBudget = attrs.field(init=False)  # of connections that strangers make and close
@@ -258,6 +261,25 @@ class Leafnodes:
             else:
                 self.plane.close(link.cid, reason_of(outcome), outcome.last_words)
 
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """How many admitted connections accounts have, and how many of them came from the other end."""
+        links = [link for link in self.links.values() if link.admitted]
+        return Counter(link.account for link in links), Counter(link.account for link in links if link.remote is None)
+
+    def _came(self, account: str) -> list[LeafLink]:
+        links = self.links.values()
+        return [link for link in links if link.admitted and link.remote is None and link.account == account]
+
+    def count_since(self, account: str, unix_ns: int) -> int:
+        """How many of those of an account that came from the other end have come since then."""
+        return sum(link.start_unix_ns > unix_ns for link in self._came(account))
+
+    def close_youngest(self, account: str, count: int) -> None:
+        """Close so many of those of an account that came from the other end."""
+        came = self._came(account)
+        for link in came[len(came) - count :]:
+            self.end(link, TOO_MANY, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED)
+
     def _replace_stale(self, link: LeafLink) -> None:
         """A server that connects again has lost its connection, whatever the old one looks like from here."""
         for old in list(self.links.values()):
@@ -282,6 +304,7 @@ class Leafnodes:
         )
         self.plane.write(link.cid, b"LS+ %s\r\n" % self.loops.subject(link.account))
         self._update_names()
+        self.counted.emit(link.account)
 
     # -- what goes wrong
 
@@ -342,6 +365,7 @@ class Leafnodes:
         for event in (link.spoken, link.secured, link.upgraded, link.ended):
             event.set()
         self._update_names()
+        self.counted.emit(link.account)
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
         text = TEXTS.get(Reason(reason), "Unknown")
         self.news.line(f"{link.title} - Leafnode connection closed: {text}{remote}")

@@ -330,9 +330,12 @@ consumer state 3
 """  # noqa: E501  (a form is a line)
 # Version 0.2.0.
 _THIRD: Final = """
+call accounts.places
 call meta.look
+message AccountPlaces: accounts
 message MetaState: index is_member
 message MetaStateQuestion: node_id
+message PlacesTaken: account clients leafs
 """
 
 FORMS: Final[Mapping[str, int]] = {

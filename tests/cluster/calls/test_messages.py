@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import jetraft
 import jetraft.cluster.calls.messages as package
 from jetraft.cluster.backup.step_batch import RestoreStep, StepBatch, StepKind
+from jetraft.cluster.calls.messages.account_places import AccountPlaces, PlacesTaken
 from jetraft.cluster.calls.messages.backups import (
     BackupAnswer,
     CreatedAnswer,
@@ -135,6 +136,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (StreamInfoAnswer(info={"config": {}}), b'{"config":{}}'.hex()),
     (SettledReport(name="S", incarnation=7, revision=9), "93a1530709"),
     (MetaIndex(index=70000), "ce00011170"),
+    (PlacesTaken(account="A", clients=300, leafs=1), "93a141cd012c01"),
+    (AccountPlaces(accounts=(PlacesTaken(account="A", clients=300, leafs=1),)), "919193a141cd012c01"),
     (MetaStateQuestion(node_id=A), "91a85162465351624451"),
     (MetaState(index=70000, is_member=True), "92ce00011170c3"),
     (ConfigQuestion(account="$G", name="S", incarnation=7, revision=9), "94a22447a1530709"),
