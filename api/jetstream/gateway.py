@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 WORKERS_MAX: Final = 16  # that read, and as many that change: what one pass of the scheduler may have to do, some 10 ms
 PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost nothing but memory
+ANSWERED_BYTES: Final = 1 << 20  # of one answer to all who have asked the same, at a time: some 0.5 ms to copy
+ANSWERS_SENT: Final = 128  # the same in requests, each 10 us with an audit event
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 OF_ACCOUNT: Final = b"ACCOUNT.STREAM."  # of these, which an account may ask for its own streams
@@ -255,7 +257,7 @@ class ApiGateway:
 
     async def _answer(self, jobs: Sequence[Job], slot: _Slot) -> None:
         if len(jobs) == 1:
-            self._send(jobs[0], await self._execute_job(jobs[0], slot))
+            await self._send_in_parts(jobs[0], await self._execute_job(jobs[0], slot))
             return
         bodies: dict[int, bytes] = {}
 
@@ -289,9 +291,17 @@ class ApiGateway:
         except errors.ApiError as error:
             return error_json(operation.kind, error)
 
-    def _send(self, job: Job, body: bytes) -> None:
-        """Count the requests of a job, publish their advisories, and answer them."""
-        for captured in job.asked:
+    async def _send_in_parts(self, job: Job, body: bytes) -> None:
+        """Answer a request that many may have sent: the others are served in between."""
+        most = max(1, min(ANSWERS_SENT, ANSWERED_BYTES // max(1, len(body))))
+        for first in range(0, len(job.asked), most):
+            if first:
+                await trio.lowlevel.checkpoint()
+            self._send(job, body, job.asked[first : first + most])
+
+    def _send(self, job: Job, body: bytes, asked: Sequence[Captured] | None = None) -> None:
+        """Count the requests of a job, or some of them, publish their advisories, and answer them."""
+        for captured in job.asked if asked is None else asked:
             self._lines.answered(job.found, captured)
             counts, account = self._service.usages.api[captured.account], captured.account
             counts.requests += 1
