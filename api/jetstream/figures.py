@@ -9,7 +9,7 @@ from jetraft.api.monitor.figures import ConsumerFigures, JetStreamMetrics, Repli
 from jetraft.api.monitor.steps import ROWS_PER_STEP
 
 if TYPE_CHECKING:
-    from jetraft.api.jetstream.jsz import Jsz
+    from jetraft.api.jetstream.jsz import AccountSums, Jsz
     from jetraft.api.monitor.questions import MetricsQuestion
     from jetraft.api.monitor.steps import Steps
     from jetraft.cluster.streams.replica.replica import StreamReplica
@@ -30,7 +30,8 @@ def collect(
 ) -> Steps[JetStreamMetrics]:
     """What the page shows. Streams come by account and name, so that each look at a node shows the same ones."""
     replicas = [replica for _, replica in jsz.node.directory.replicas()]
-    totals = _totals(jsz, replicas, writer, cache)
+    sums = yield from jsz.sums()
+    totals = _totals(jsz, sums, writer, cache)
     yield 0
     wanted = [one for one in replicas if question.acc in ("", one.assignment.account)]
     wanted.sort(key=lambda replica: (replica.assignment.account, replica.config.name))
@@ -61,10 +62,8 @@ def collect(
     )
 
 
-def _totals(
-    jsz: Jsz, replicas: list[StreamReplica], writer: WriterStatistics, cache: CacheStatistics
-) -> dict[str, int]:
-    stats, raft = jsz.stats(), jsz.manager.statistics()
+def _totals(jsz: Jsz, sums: AccountSums, writer: WriterStatistics, cache: CacheStatistics) -> dict[str, int]:
+    stats, raft = jsz.stats_of(sums), jsz.manager.statistics()
     scrub = jsz.node.supervisor.statistics().scrub
     quarantine = jsz.node.parts.quarantine.statistics()
     return {
@@ -77,9 +76,9 @@ def _totals(
         "api_requests": stats["api"]["total"],
         "api_errors": stats["api"]["errors"],
         "api_waiting": jsz.gateway.statistics().waiting,
-        "streams": len(replicas),
-        "streams_led": sum(replica.is_leader for replica in replicas),
-        "consumers": sum(replica.consumer_count for replica in replicas),
+        "streams": len(sums.replicas),
+        "streams_led": sums.streams_led,
+        "consumers": sums.consumers,
         "feature_level": jsz.node.machine.table.feature_level,
         "groups": raft.groups,
         "groups_led": raft.groups_led,

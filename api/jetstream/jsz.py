@@ -117,14 +117,14 @@ class Jsz:
             **({"strict": True} if self.strict else {}),
         }
 
-    def stats(self) -> dict[str, Any]:
-        """What this node holds and has promised, in bytes, and what its API has answered, of all accounts."""
+    def sums(self) -> Steps[AccountSums]:
+        """What this node holds and has promised, of all accounts."""
         whole = AccountSums()
-        for _, replica in self.node.directory.replicas():
-            whole.take(replica)
-        return self._stats_of(whole)
+        yield from in_steps([replica for _, replica in self.node.directory.replicas()], whole.take)
+        return whole
 
-    def _stats_of(self, whole: AccountSums) -> dict[str, Any]:
+    def stats_of(self, whole: AccountSums) -> dict[str, Any]:
+        """The same in bytes, and what its API has answered."""
         api = self.gateway.statistics()
         return {
             **whole.held(),
@@ -138,11 +138,12 @@ class Jsz:
             },
         }
 
-    def varz(self) -> dict[str, Any]:
+    def varz(self) -> Steps[dict[str, Any]]:
         """The JetStream part of /varz."""
+        stats = self.stats_of((yield from self.sums()))
         meta = self.node.meta_group if self.node.service.cluster.clustered else None
         shown = {"meta": self._meta_cluster(meta)} if meta is not None else {}
-        return {"config": self.config(), "stats": self.stats(), **shown, "limits": shown_limits(self.limits)}
+        return {"config": self.config(), "stats": stats, **shown, "limits": shown_limits(self.limits)}
 
     def jsz(self, question: JszQuestion) -> Steps[dict[str, Any]]:
         """The page without its head. Raises PageError."""
@@ -152,7 +153,7 @@ class Jsz:
         of_accounts = yield from self._sums()
         whole = AccountSums()
         yield from in_steps(of_accounts.values(), whole.add)
-        stats, upkeep = self._stats_of(whole), self.node.supervisor.statistics()
+        stats, upkeep = self.stats_of(whole), self.node.supervisor.statistics()
         document: dict[str, Any] = {
             **stats,
             "config": self.config(),

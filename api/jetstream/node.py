@@ -412,7 +412,7 @@ class JetStreamNode:
         """Requests that wait, by the name of the queue."""
         return {"JetStream API queue": self.gateway.statistics().waiting}
 
-    def varz(self) -> dict[str, Any]:
+    def varz(self) -> Steps[dict[str, Any]]:
         """The JetStream part of /varz."""
         return self._jsz().varz()
 

@@ -1,5 +1,6 @@
 """Connections to leaf nodes and hubs as the monitoring pages show them. Field names are nats-server's."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from jetraft.api.leafnodes.handshake import LeafPeer
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.packing import shown
+from jetraft.api.monitor.steps import Steps
+from jetraft.api.monitor.subjects import subscriptions_of, texts
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import Session
 from jetraft.api.tls.facts import varz_head, varz_limits
@@ -51,16 +54,31 @@ class LeafPages:
                 proxy_key=link.proxy_key,
             )
 
-    def rows(self, account: str, *, subs: bool) -> list[dict[str, Any]]:
-        """One for each of them, or for those of an account."""
-        links = [link for link in self.leafnodes.links.values() if link.admitted and account in ("", link.account)]
-        return [row for link in links if (row := self._row(link, subs=subs))]
+    def counts(self) -> Counter[str]:
+        """How many each account has."""
+        return self.leafnodes.counts()[0]
 
-    def _row(self, link: LeafLink, *, subs: bool) -> dict[str, Any]:
+    def rows(self, account: str, *, subs: bool) -> Steps[list[dict[str, Any]]]:
+        """One for each of them, or for those of an account."""
+        found = []
+        for link in list(self.leafnodes.links.values()):  # they come and go between two steps
+            if link.admitted and account in ("", link.account) and (row := self._row(link)):
+                if subs:
+                    held = yield from subscriptions_of(self.plane, link.cid)
+                    row["subscriptions_list"] = yield from texts([subject for _, subject, *_ in held])
+                found.append(row | {"compression": shown(self.plane, link)} | self._proxy(link))
+            yield 0
+        return found
+
+    @staticmethod
+    def _proxy(link: LeafLink) -> dict[str, Any]:
+        return {"proxy": {"key": link.proxy_key}} if link.proxy_key else {}
+
+    def _row(self, link: LeafLink) -> dict[str, Any]:
         counters = self.plane.connection(link.cid)
         if counters is None or link.peer is None:
             return {}
-        row: dict[str, Any] = {
+        return {
             "id": link.cid,
             "name": link.peer.name,
             "is_spoke": link.is_spoke,
@@ -70,11 +88,6 @@ class LeafPages:
             **({"rtt": format_duration(counters["rtt_ns"])} if counters["rtt_ns"] else {}),
             **{key: counters[key] for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")},
         }
-        if subs:
-            held = self.plane.subscriptions(link.cid)
-            row["subscriptions_list"] = sorted(subject.decode(errors="replace") for _, subject, *_ in held)
-        proxy = {"proxy": {"key": link.proxy_key}} if link.proxy_key else {}
-        return row | {"compression": shown(self.plane, link)} | proxy
 
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""

@@ -1,5 +1,6 @@
 """/accountz and /accstatz: the accounts, and what goes in and out of each."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from jetraft.api.exchange.values import Sharing
 from jetraft.api.monitor.questions import AccountzQuestion, PageError, StatzQuestion
 from jetraft.api.monitor.shared import shared_fields
 from jetraft.api.monitor.signed import claims_in, is_over, signed_fields
+from jetraft.api.monitor.steps import Steps
 from jetraft.api.monitor.subsz import sublist_stats
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
@@ -43,6 +45,7 @@ class AccountPages:
         if account not in self.known_accounts():
             raise PageError(f"Account {account} does not exist")
         figures = self.plane.account(account).statistics()
+        leafs = self._leafs()[account]
         token, now_s = self.token_of(account), self.clock.unix_ns() // NS_PER_S
         claims = claims_in(token) if token is not None else {}
         return {
@@ -52,27 +55,37 @@ class AccountPages:
             "expired": is_over(claims, now_s),
             "complete": True,
             "jetstream_enabled": account in self.with_jetstream(),
-            "leafnode_connections": self._leafs(account),
-            "client_connections": figures["connections"] - self._leafs(account),
+            "leafnode_connections": leafs,
+            "client_connections": figures["connections"] - leafs,
             "subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
             **shared_fields(account, self.sharing()),
             **(signed_fields(token, claims, now_s) if token is not None else {"name_tag": account}),
             "sublist_stats": sublist_stats(self.plane, account),
         }
 
-    def statz(self, question: StatzQuestion) -> dict[str, Any]:
+    def statz(self, question: StatzQuestion) -> Steps[dict[str, Any]]:
         """The page of the accounts that are asked for, or of all; without `include_unused` of those with clients."""
-        names: Iterable[str] = question.accounts or sorted(self.known_accounts())
-        rows = [self.row(name) for name in names if name in self.known_accounts()]
-        return {"account_statz": [row for row in rows if question.include_unused or row["conns"]]}
+        known, leafs = self.known_accounts(), self._leafs()
+        names: Iterable[str] = question.accounts or sorted(known)
+        rows = []
+        for name in names:
+            if name in known:
+                row = self._row(name, leafs[name])
+                if question.include_unused or row["conns"]:
+                    rows.append(row)
+            yield 0
+        return {"account_statz": rows}
 
-    def _leafs(self, account: str) -> int:
-        return 0 if self.leafnodes is None else len(self.leafnodes.rows(account, subs=False))
+    def _leafs(self) -> Counter[str]:
+        return Counter() if self.leafnodes is None else self.leafnodes.counts()
 
     def row(self, account: str) -> dict[str, Any]:
         """What goes in and out of an account on this node."""
+        return self._row(account, self._leafs()[account])
+
+    def _row(self, account: str, leafs: int) -> dict[str, Any]:
         figures = self.plane.account(account).statistics()
-        nothing, leafs = {"msgs": 0, "bytes": 0}, self._leafs(account)
+        nothing = {"msgs": 0, "bytes": 0}
 
         def moved(way: str) -> dict[str, Any]:
             routes = {"msgs": figures[f"routed_{way}_msgs"], "bytes": figures[f"routed_{way}_bytes"]}

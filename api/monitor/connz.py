@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import ConnzQuestion, PageError
-from jetraft.api.monitor.steps import ROWS_PER_STEP, Steps
-from jetraft.api.monitor.subjects import Row, collide, detail
+from jetraft.api.monitor.steps import ROWS_PER_STEP, Rows, Steps
+from jetraft.api.monitor.subjects import Row, collide, detail, subscriptions_of, texts
 from jetraft.api.monitor.values import page_limit, uptime_text
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
@@ -103,9 +103,9 @@ class Connz:
         for number, seen in enumerate(self._seen(question), 1):
             if not question.acc or seen.session.account == question.acc:
                 total += 1
-                if self._is_wanted(seen, question):
+                if self._is_wanted(seen, question) and (yield from self._listens(seen, question.filter_subject)):
                     found.append(seen)
-            if number % ROWS_PER_STEP == 0 or question.filter_subject:
+            if number % ROWS_PER_STEP == 0:
                 yield 0
         found.sort(key=lambda seen: seen.cid)
         found.sort(key=ORDERS[question.sort])
@@ -115,7 +115,10 @@ class Connz:
         rows, left = [], SUBSCRIPTIONS_MAX
         for seen in found[offset : offset + limit]:
             row = self._row(seen, question)
-            left -= len(row.get("subscriptions_list", row.get("subscriptions_list_detail", ())))
+            if question.subscriptions or question.subscriptions_detail:
+                held = yield from self._subscriptions(seen)
+                left -= len(held)
+                row |= yield from self._listed(seen, question, held)
             yield 0
             if left < 0:
                 raise PageError(f"more than {SUBSCRIPTIONS_MAX} subscriptions: ask for fewer connections (limit, cid)")
@@ -141,17 +144,26 @@ class Connz:
     def _is_wanted(self, seen: SeenConnection, question: ConnzQuestion) -> bool:
         if question.cid and seen.cid != question.cid:
             return False
-        if question.user and seen.user != question.user:
-            return False
-        wanted = question.filter_subject
-        return not wanted or any(collide(wanted, subject) for _, subject, *_ in self._subscriptions(seen))
+        return not question.user or seen.user == question.user
 
-    def _subscriptions(self, seen: SeenConnection) -> list[Row]:
+    def _listens(self, seen: SeenConnection, wanted: str) -> Steps[bool]:
+        """Whether a connection has a subscription that some subject of the wanted ones reaches, if any is wanted."""
+        if not wanted:
+            return True
+        rows = yield from self._subscriptions(seen)
+        for number, (_, subject, *_rest) in enumerate(rows, 1):
+            if collide(wanted, subject):
+                return True
+            if number % ROWS_PER_STEP == 0:
+                yield 0
+        return False
+
+    def _subscriptions(self, seen: SeenConnection) -> Steps[list[Row]]:
         """Of an open connection all, of a closed one those that it is remembered with."""
         if seen.closed is not None:
             kept: list[Row] = seen.counters["subjects"]
             return kept
-        return self.plane.subscriptions(seen.cid, SUBSCRIPTIONS_MAX + 1)
+        return (yield from subscriptions_of(self.plane, seen.cid, SUBSCRIPTIONS_MAX + 1))
 
     def _row(self, seen: SeenConnection, question: ConnzQuestion) -> dict[str, Any]:
         session, counters, closed = seen.session, seen.counters, seen.closed
@@ -185,19 +197,16 @@ class Connz:
             row |= self._identity(seen)
         if session.proxy_key:
             row["proxy"] = {"key": session.proxy_key}
-        return row | self._listed(seen, question)
+        return row
 
-    def _listed(self, seen: SeenConnection, question: ConnzQuestion) -> dict[str, Any]:
-        """The subscriptions of a row, if they were asked for and there are some."""
-        if not question.subscriptions and not question.subscriptions_detail:
-            return {}
-        rows = self._subscriptions(seen)
+    def _listed(self, seen: SeenConnection, question: ConnzQuestion, rows: list[Row]) -> Steps[dict[str, Any]]:
+        """The subscriptions of a row, if there are some."""
         if not rows:
             return {}
         if question.subscriptions_detail:
             name_of = self.name_of if seen.closed is not None else None
-            return {"subscriptions_list_detail": [detail(row, name_of=name_of) for row in rows]}
-        return {"subscriptions_list": sorted(row[1].decode(errors="replace") for row in rows)}
+            return {"subscriptions_list_detail": Rows(detail(row, name_of=name_of) for row in rows)}
+        return {"subscriptions_list": (yield from texts([subject for _, subject, *_ in rows]))}
 
     def _identity(self, seen: SeenConnection) -> dict[str, Any]:
         """Who a connection is, for those who asked; not the token of its user, which may be a secret."""

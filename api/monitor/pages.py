@@ -165,7 +165,7 @@ class Pages:
             "STATZ": PageKind(
                 question=StatzQuestion,
                 go_name="AccountStatzEventOptions",
-                make=lambda asked: head() | accounts.statz(asked),
+                make=lambda asked: headed(head(), accounts.statz(asked)),
             ),
             "HEALTHZ": PageKind(question=HealthQuestion, go_name="HealthzEventOptions", make=self._healthz),
             "RAFTZ": PageKind(question=RaftzQuestion, go_name="RaftzEventOptions", make=self._raftz),
@@ -205,10 +205,12 @@ class Pages:
         """What most pages begin with."""
         return {"server_id": self.identity.server_id, "now": format_time(self.clock.unix_ns())}
 
-    def leafz(self, question: LeafzQuestion) -> dict[str, Any]:
+    def leafz(self, question: LeafzQuestion) -> Steps[dict[str, Any]]:
         """The connections to leaf nodes and hubs, with their interest where it is asked for."""
-        rows = [] if self.leafnodes is None else self.leafnodes.rows(question.account, subs=question.subscriptions)
-        return self._head() | {"leafnodes": len(rows), "leafs": rows}
+        head, rows = self._head(), list[dict[str, Any]]()
+        if self.leafnodes is not None:
+            rows = yield from self.leafnodes.rows(question.account, subs=question.subscriptions)
+        return head | {"leafnodes": len(rows), "leafs": rows}
 
     def root(self, _arguments: dict[str, str]) -> Page:
         """Links to the dashboard and to the other pages."""
@@ -241,10 +243,10 @@ class Pages:
         status = document.pop("status")
         return {"status": status, "status_code": health.status} | document
 
-    def _routez(self, question: RoutezQuestion) -> dict[str, Any]:
+    def _routez(self, question: RoutezQuestion) -> Steps[dict[str, Any]]:
         head = self._head()
         return {"server_id": head["server_id"], "server_name": self.identity.server_name, "now": head["now"]} | (
-            self.routez.page(question)
+            yield from self.routez.page(question)
         )
 
     def _jsz(self, question: JszQuestion) -> dict[str, Any] | Steps[dict[str, Any]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.api.monitor.questions import PageError, RoutezQuestion
-from jetraft.api.monitor.subjects import detail, text
+from jetraft.api.monitor.steps import Rows, Steps
+from jetraft.api.monitor.subjects import ROWS_PART, Row, detail, texts
 from jetraft.api.monitor.values import uptime_text
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_time
@@ -28,9 +29,14 @@ class Routez:
     clock: Clock
     name_of: Callable[[str], str] = str  # of an account, for people
 
-    def page(self, question: RoutezQuestion) -> dict[str, Any]:
+    def page(self, question: RoutezQuestion) -> Steps[dict[str, Any]]:
         """The page without its head. Raises PageError."""
-        rows = [] if self.routes is None else [self._row(facts, question) for facts in self.routes.facts()]
+        rows = []
+        for facts in () if self.routes is None else self.routes.facts():
+            row = self._row(facts)
+            if question.subscriptions or question.subscriptions_detail:
+                row |= yield from self._listed(facts, detailed=question.subscriptions_detail)
+            rows.append(row | {"compression": "off"})
         own = {} if self.routes is None else self.routes.told_permissions
         return {"num_routes": len(rows), **own, "routes": rows}
 
@@ -47,9 +53,9 @@ class Routez:
             for facts in (self.routes.facts() if self.routes is not None else ())
         ]
 
-    def _row(self, facts: RouteFacts, question: RoutezQuestion) -> dict[str, Any]:
+    def _row(self, facts: RouteFacts) -> dict[str, Any]:
         now_ns, unix_ns, figures = self.clock.mono_ns(), self.clock.unix_ns(), facts.figures
-        row: dict[str, Any] = {
+        return {
             "rid": facts.route,
             "remote_id": facts.server_id,
             "remote_name": facts.name,
@@ -69,17 +75,17 @@ class Routez:
             "out_bytes": figures["out_bytes"],
             "subscriptions": figures["subscriptions"],
         }
-        if question.subscriptions or question.subscriptions_detail:
-            row |= self._listed(facts, detailed=question.subscriptions_detail)
-        return row | {"compression": "off"}
 
-    def _listed(self, facts: RouteFacts, *, detailed: bool) -> dict[str, Any]:
+    def _listed(self, facts: RouteFacts, *, detailed: bool) -> Steps[dict[str, Any]]:
         assert self.routes is not None
         if facts.figures["subscriptions"] > SUBSCRIPTIONS_MAX:
             raise PageError(f"a route has more than {SUBSCRIPTIONS_MAX} subscriptions")
-        rows = self.routes.plane.route_rows(facts.route, SUBSCRIPTIONS_MAX)
+        rows: list[Row] = []
+        while more := self.routes.plane.route_rows(facts.route, ROWS_PART, len(rows)):
+            rows += more
+            yield 0
         if not rows:
             return {}
         if detailed:
-            return {"subscriptions_list_detail": [detail(row, name_of=self.name_of) for row in rows]}
-        return {"subscriptions_list": sorted(text(row[1]) for row in rows)}
+            return {"subscriptions_list_detail": Rows(detail(row, name_of=self.name_of) for row in rows)}
+        return {"subscriptions_list": (yield from texts([subject for _, subject, *_ in rows]))}

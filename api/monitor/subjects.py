@@ -1,10 +1,45 @@
 """Subscriptions as the pages show them, and the comparison of two subjects with wildcards."""
 
 from collections.abc import Callable
-from typing import Any
+from heapq import merge
+from typing import Any, Final
+
+from jetraft.api.monitor.steps import Rows, Steps
+from jetraft.api.plane._plane import Plane
 
 # As the plane gives it: account, subject, queue, sid, messages delivered, limit of them (0: none), cid (0: a sink).
 Row = tuple[bytes, bytes, bytes, bytes, int, int, int]
+
+
+ROWS_PART: Final = 256  # that are looked for, or put in order, in a step: some 0.2 ms
+
+
+def subscriptions_of(plane: Plane, cid: int, most: int | None = None) -> Steps[list[Row]]:
+    """The subscriptions of a connection, all or at least the first `most` of them; none when it has ended.
+
+    Those that come or go between two steps are there or not.
+    """
+    rows, buckets, place = list[Row](), -1, 0
+    while True:
+        now, following, more = plane.subscriptions_from(cid, place, ROWS_PART)
+        if now != buckets and place:  # they are distributed over other buckets: begin again
+            rows, place = [], 0
+        else:
+            rows += more
+            place = following
+            if place >= now or (most is not None and len(rows) >= most):
+                return rows
+        buckets = now
+        yield 0
+
+
+def texts(subjects: list[bytes]) -> Steps[Rows]:
+    """Subjects as text, in order: sorted in parts, which are merged when they are written."""
+    parts = []
+    for at in range(0, len(subjects), ROWS_PART):
+        parts.append(sorted(text(one) for one in subjects[at : at + ROWS_PART]))
+        yield 0
+    return Rows(merge(*parts))
 
 
 def text(given: bytes) -> str:

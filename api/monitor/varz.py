@@ -16,6 +16,7 @@ import attrs
 from jetraft import __version__
 from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.monitor.routez import Routez
+from jetraft.api.monitor.steps import Steps, in_steps
 from jetraft.api.monitor.values import resident_bytes, uptime_text
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
@@ -30,7 +31,7 @@ from jetraft.store.model.versioning import SERVER_VERSION
 class JetStreamFigures(Protocol):
     """JetStream as these pages see it. Implemented by api/jetstream/node.py."""
 
-    def varz(self) -> dict[str, Any]:
+    def varz(self) -> Steps[dict[str, Any]]:
         """Configuration, statistics and limits."""
 
 
@@ -44,7 +45,10 @@ class LeafStatus(Protocol):
     def sessions(self) -> Iterator[Session]:
         """Those that are open, as /connz shows them beside clients."""
 
-    def rows(self, account: str, *, subs: bool) -> list[dict[str, Any]]:
+    def counts(self) -> Counter[str]:
+        """How many each account has."""
+
+    def rows(self, account: str, *, subs: bool) -> Steps[list[dict[str, Any]]]:
         """One for each of them, or for those of an account."""
 
     def varz(self) -> dict[str, Any]:
@@ -79,9 +83,11 @@ class Varz:
             self._cpu = round(100 * (spent - spent_then) / (now - then), 1) if then else 0.0
         return self._cpu
 
-    def page(self) -> dict[str, Any]:
+    def page(self) -> Steps[dict[str, Any]]:
         """The whole page."""
-        document = {**self._who(), **self._options(), **self._blocks(), **self._limits(), **self._figures()}
+        jetstream = {} if self.jetstream is None else {"jetstream": (yield from self.jetstream.varz())}
+        blocks = self._blocks(jetstream)
+        document = {**self._who(), **self._options(), **blocks, **self._limits(), **self._figures()}
         arrivals = self.sessions.arrivals.statistics()
         extra = {"plane": self.reactor.statistics(), "arrivals": arrivals, **self.extra()}
         return document | {"jetraft": extra}
@@ -118,7 +124,7 @@ class Varz:
             "max_pending": options.max_pending_bytes,
         }
 
-    def _blocks(self) -> dict[str, Any]:
+    def _blocks(self, jetstream: dict[str, Any]) -> dict[str, Any]:
         options, cluster = self.sessions.options, self.sessions.options.cluster
         named: dict[str, Any] = {}
         if self.identity.cluster_name:
@@ -134,8 +140,7 @@ class Varz:
         blocks: dict[str, Any] = {"cluster": named, "gateway": {}, "leaf": {}, "mqtt": {}, "websocket": {}}
         if self.leafnodes is not None:
             blocks["leaf"] = self.leafnodes.varz()
-        if self.jetstream is not None:
-            blocks["jetstream"] = self.jetstream.varz()
+        blocks |= jetstream
         if options.proxies:
             blocks["proxies"] = {"trusted": [{"key": key} for key in options.proxies]}
         return {**blocks, **self.sessions.listeners_varz(), "system_account": options.system_account}
@@ -187,8 +192,16 @@ class Varz:
             "stale_connection_stats": {"clients": stale, **of_routes},
         }
 
-    def statsz(self, *, active_servers: int) -> dict[str, Any]:
+    def statsz(self, *, active_servers: int) -> Steps[dict[str, Any]]:
         """What STATSZ says."""
+        jetstream = {}
+        if self.jetstream is not None:
+            shown = yield from self.jetstream.varz()
+            where = shown["config"].pop("store_dir")  # which only who may ask the server itself is told
+            assert where, "JetStream has a directory"
+            jetstream = {"jetstream": shown}
+        active: set[str] = set()
+        yield from in_steps(list(self.sessions.by_cid.values()), lambda session: active.add(session.account))
         counters = self.reactor.statistics()
         moved = {
             name: {unit: counters[f"{way}_{unit}"] + counters[f"routed_{way}_{unit}"] for unit in ("msgs", "bytes")}
@@ -199,13 +212,6 @@ class Varz:
             for name, way in (("sent_to_clients", "out"), ("received_from_clients", "in"))
         }
         routes = self.routez.statz()
-        jetstream = {}
-        if self.jetstream is not None:
-            shown = self.jetstream.varz()
-            where = shown["config"].pop("store_dir")  # which only who may ask the server itself is told
-            assert where, "JetStream has a directory"
-            jetstream = {"jetstream": shown}
-        active = {session.account for session in self.sessions.by_cid.values()}
         return {
             "start": format_time(self.started_unix_ns),
             "mem": resident_bytes(),

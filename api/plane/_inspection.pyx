@@ -48,19 +48,23 @@ cdef tuple row_of(sub_t* sub):
     return account, subject, queue, b"%d" % sub.of.sink.id, sub.of.sink.msgs, 0, 0
 
 
+cdef int add_bucket(list rows, conn_t* conn, uint32_t bucket) except -1:
+    """Add the rows of one bucket of a connection's subscriptions."""
+    cdef sub_t* sub = conn.buckets[bucket]
+    while sub != NULL:
+        rows.append(row_of(sub))
+        sub = sub.next_in_bucket
+    return 0
+
+
 cdef list rows_of(conn_t* conn, uint32_t most):
     """The subscriptions of a connection, `most` of them at most."""
-    cdef uint32_t i
-    cdef sub_t* sub
-    found = []
-    for i in range(conn.bucket_count):
-        sub = conn.buckets[i]
-        while sub != NULL:
-            if len(found) == most:
-                return found
-            found.append(row_of(sub))
-            sub = sub.next_in_bucket
-    return found
+    cdef uint32_t bucket = 0
+    rows = []
+    while bucket < conn.bucket_count and len(rows) < most:
+        add_bucket(rows, conn, bucket)
+        bucket += 1
+    return rows[:most]
 
 
 cdef tuple rows_matching(plane_t* plane, acct_t* acct, bytes subject, uint64_t offset, uint64_t most):

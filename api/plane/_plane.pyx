@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from jetraft.api.plane._accounts cimport Account, free_route_accounts
 from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
-from jetraft.api.plane._inspection cimport cached_answers, row_of, rows_from, rows_matching, rows_of
+from jetraft.api.plane._inspection cimport add_bucket, cached_answers, row_of, rows_from, rows_matching
 from jetraft.api.plane._epoll cimport EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_ctl, epoll_event
 from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
@@ -361,10 +361,19 @@ cdef class Plane(Exchange):
 
     # -- for monitoring
 
-    def subscriptions(self, cid, most=None):
-        """The subscriptions of one connection, all or `most` of them: rows as in _inspection.pyx."""
+    def subscriptions_from(self, cid, uint32_t bucket, uint32_t most):
+        """How many buckets a connection's subscriptions are in, the next one to look at, and `most` rows or a few more.
+
+        Rows are as in _inspection.pyx; there are fewer when the last bucket was looked at. No buckets: it has ended.
+        """
         cdef conn_t* conn = self._conn(cid)
-        return [] if conn == NULL else rows_of(conn, conn.sub_count if most is None else most)
+        if conn == NULL:
+            return 0, 0, []
+        rows = []
+        while bucket < conn.bucket_count and len(rows) < most:
+            add_bucket(rows, conn, bucket)
+            bucket += 1
+        return conn.bucket_count, bucket, rows
 
     def subscription_rows(self, uint64_t offset, uint64_t most, *, Account account=None):
         """How many subscriptions clients and sinks have (in an account), and the rows of some of them."""
@@ -396,14 +405,17 @@ cdef class Plane(Exchange):
             "out_bytes": route.out_bytes, "subscriptions": subs, "pending_size": route.buf.end - route.buf.start,
         }
 
-    def route_rows(self, route_id, uint64_t most):
-        """The interest of a peer, `most` subscriptions at most."""
+    def route_rows(self, route_id, uint64_t most, uint64_t skipped=0):
+        """The interest of a peer behind the first ones, `most` subscriptions at most."""
         cdef sub_t* sub
         address = self.routes.get(route_id)
         rows = []
         sub = NULL if address is None else (<route_t*><size_t>address).subs
         while sub != NULL and len(rows) < most:
-            rows.append(row_of(sub))
+            if skipped:
+                skipped -= 1
+            else:
+                rows.append(row_of(sub))
             sub = sub.next_of_owner
         return rows
 

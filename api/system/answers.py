@@ -79,25 +79,26 @@ class Answers:
         asked = from_pairs(ConnzQuestion, pairs, kind.go_name)
         return kind.make(attrs.evolve(asked, acc=account))
 
-    def own_statz(self, account: str, pairs: Object) -> Document:
+    def own_statz(self, account: str, pairs: Object) -> Steps[Document]:
         """What goes in and out of the account that asks."""
         return self._statz(account, pairs)
 
-    def _statz(self, account: str | None, pairs: Object) -> Document:
+    def _statz(self, account: str | None, pairs: Object) -> Steps[Document]:
         asked = from_pairs(StatzQuestion, pairs, "AccountStatzEventOptions")
         if account is not None:
             asked = attrs.evolve(asked, accounts=(account,))
         made = self.pages.kinds["STATZ"].make(asked)
-        assert isinstance(made, dict)
-        if not made["account_statz"]:
+        assert isinstance(made, Generator)
+        document = yield from made
+        if not document["account_statz"]:
             raise NoAnswerError
-        return made
+        return document
 
     def _subsz(self, account: str, pairs: Object) -> Made:
         asked = from_pairs(SubszQuestion, pairs, "SubszEventOptions")
         return self.pages.kinds["SUBSZ"].make(attrs.evolve(asked, account=account, subscriptions=True))
 
-    def _leafz(self, account: str, pairs: Object) -> Document:
+    def _leafz(self, account: str, pairs: Object) -> Steps[Document]:
         asked = from_pairs(LeafzQuestion, pairs, "LeafzEventOptions")
         return self.pages.leafz(attrs.evolve(asked, account=account))
 

@@ -13,6 +13,7 @@ import trio
 
 from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import reason_of
+from jetraft.api.monitor.steps import Pace, Steps, in_steps
 from jetraft.api.monitor.varz import Varz
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.reasons import Reason
@@ -43,6 +44,7 @@ class SystemEvents:
     clock: Clock
     rng: random.Random = attrs.field(factory=random.Random)
     untold: int = 0  # since the start, because there was too much
+    _pace: Pace = attrs.field(factory=Pace)
     _news: deque[Session | Closed] = attrs.field(factory=deque)
     _arrived: trio.Event = attrs.field(factory=trio.Event)
 
@@ -83,22 +85,28 @@ class SystemEvents:
             await trio.sleep(pause_s)
             pause_s = min(2 * pause_s, STATSZ_S)
             if self._is_wanted(subject):
-                self._send(subject, self.statsz())
+                self._send(subject, await self._pace.finish(self.statsz(), lambda: 0))
 
     async def _tell_numbers(self) -> None:
         """Say again how many clients each account has here."""
         while True:
             await trio.sleep(CONNECTIONS_S)
-            for account in sorted({session.account for session in self.head.sessions.by_cid.values()}):
-                self._tell_number(account)
+            await self._pace.finish(self._all_numbers(), lambda: 0)
+
+    def _all_numbers(self) -> Steps[None]:
+        accounts: set[str] = set()
+        yield from in_steps(list(self.head.sessions.by_cid.values()), lambda session: accounts.add(session.account))
+        for account in sorted(accounts):
+            self._tell_number(account)
+            yield 0
 
     # --- what is told
 
-    def statsz(self) -> dict[str, Any]:
+    def statsz(self) -> Steps[dict[str, Any]]:
         """The answer to STATSZ, and the event of that name."""
         routes = self.varz.routez.routes
-        active = 1 + (len(routes.by_node) if routes is not None else 0)
-        return {"server": self.head.next(), "statsz": self.varz.statsz(active_servers=active)}
+        figures = yield from self.varz.statsz(active_servers=1 + (len(routes.by_node) if routes is not None else 0))
+        return {"server": self.head.next(), "statsz": figures}
 
     def account_connections(self, account: str) -> dict[str, Any]:
         """How many clients an account has here, and what went in and out."""

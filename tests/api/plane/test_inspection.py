@@ -32,11 +32,26 @@ def client(plane: Plane, lines: bytes = b"") -> int:
 
 def test_a_row_has_queue_sid_and_the_messages_that_were_delivered(plane: Plane) -> None:
     cid = client(plane, b"SUB a.b workers 7\r\nSUB c 8\r\nUNSUB 8 5\r\nPUB c 1\r\nx\r\nPUB c 1\r\nx\r\n")
-    assert sorted(plane.subscriptions(cid)) == [
+    buckets, following, rows = plane.subscriptions_from(cid, 0, 100)
+    assert buckets == following
+    assert sorted(rows) == [
         (b"A", b"a.b", b"workers", b"7", 0, 0, cid),
         (b"A", b"c", b"", b"8", 2, 5, cid),
     ]
-    assert len(plane.subscriptions(cid, 1)) == 1
+
+
+def test_rows_of_a_connection_come_in_parts(plane: Plane) -> None:
+    cid = client(plane, b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(100)))
+    found, place, parts = [], 0, 0
+    while True:
+        buckets, place, rows = plane.subscriptions_from(cid, place, 10)
+        found += rows
+        parts += 1
+        if place == buckets:
+            break
+    assert sorted(row[1] for row in found) == sorted(b"s.%d" % sid for sid in range(100))
+    assert parts > 5
+    assert plane.subscriptions_from(cid + 1, 0, 10) == (0, 0, [])
 
 
 def test_rows_are_counted_and_cut_into_pages(plane: Plane) -> None:
