@@ -3,7 +3,8 @@
 import dis
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
@@ -15,6 +16,7 @@ from jetraft.api import connect
 from jetraft.api.jetstream.dispatch import OF_2020, OPERATIONS, PREFIX, Operation, handler_of
 from jetraft.api.monitor import questions
 from jetraft.api.monitor.pages import PATHS, Pages
+from jetraft.api.system.answers import SERVER_PAGES
 from jetraft.cluster.consumers.requests import FIELDS as PULL_FIELDS
 from jetraft.store.model import requests
 from jetraft.store.model.config import CreateConsumerRequest, StreamConfigRequest
@@ -28,6 +30,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LINE_BYTES_MAX: Final = 4_000  # of a control line, by default 4,096
 HEADER_BYTES_MAX: Final = 60_000
 HEADER: Final = re.compile(r'b"((?:Nats|Jetraft)-[A-Za-z-]*[A-Za-z])"')
+BROKEN_MAX: Final = 10_000  # items, together one megabyte: the most that a message has
+SYSTEM_ANSWERS: Final = "system.answers"
+SYSTEM_REQUESTS_MAX: Final = 100  # of which each may be as much as a page
 BURST_BYTES_MAX: Final = 4_000_000
 KINDS: Final = {int: INT, str: TEXT, bool: FLAG}
 WITH_HEADERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {  # without which another one says nothing
@@ -69,6 +74,7 @@ class Ask:
 
     lines: bytes = b""
     page: str = ""
+    is_system: bool = False  # the lines are a user's of the system account; they are answered on SYSTEM_ANSWERS
     answers: int = 0  # messages that end it
     then: tuple[bytes, ...] = ()
     clean: tuple[bytes, ...] = ()  # sent afterwards, not measured
@@ -138,9 +144,23 @@ def api_cases() -> Iterator[Case]:
             continue
         for growth in growths_of(cls) if cls is not None else ():
             yield body_case(operation, pattern, growth)
+        if cls is not None:
+            yield Case(f"{pattern} (body that ends early)", broken_case(pattern, b'","', b""))
+            yield Case(f"{pattern} (body that is no JSON)", broken_case(pattern, b'":[],"', b'":x}'))
         yield Case(f"{pattern} (names)", name_case(pattern))
         if operation.repeatable and cls is not StreamConfigRequest:
             yield Case(f"{pattern} (requests in one send)", many_case(pattern, b""))
+
+
+def broken_case(pattern: str, item: bytes, end: bytes) -> Callable[[int, str], Ask | None]:
+    """A body of up to a megabyte that is no JSON at its end."""
+
+    def make(size: int, inbox: str) -> Ask | None:
+        body = b'{"a":["' if not end else b'{"'
+        body += b"".join(b"%d" % at + b"n" * 90 + item for at in range(size)) + end
+        return Ask(request(subject_of(pattern, "S0"), inbox, body), answers=1) if size <= BROKEN_MAX else None
+
+    return make
 
 
 def subject_of(pattern: str, name: str) -> str:
@@ -373,7 +393,32 @@ def page_cases() -> Iterator[Case]:
                     yield Case(f"{path} {query} ({name})", page_case(path, query, shape), grows)
         if flags:
             yield Case(f"{path} (every flag)", page_of_flags(path, flags), grows=False)
-    yield Case("/connz subs (detail)", lambda _n, _i: Ask(page="/connz?subs=detail&auth=1"), grows=False)
+    yield from whole_pages(asked)
+
+
+def whole_pages(paths: Iterable[str]) -> Iterator[Case]:
+    """Pages as they are, those with all subscriptions, and what the system account asks for instead."""
+    for path in paths:
+        yield Case(path, partial(whole_page, path), grows=False)
+    for words, query in (
+        ("subs (detail)", "subs=detail&auth=1"),
+        ("subs (1)", "subs=1"),
+        ("filter_subject (of an account)", "acc=M&filter_subject=held.*.y"),
+    ):
+        yield Case(f"/connz {words}", partial(whole_page, f"/connz?{query}"), grows=False)
+    for name in (*SERVER_PAGES, "STATSZ"):
+        yield Case(f"$SYS.REQ.SERVER.PING.{name} (requests in one send)", partial(system_requests, name))
+
+
+def whole_page(path: str, _size: int, _inbox: str) -> Ask:
+    """A page as it is."""
+    return Ask(page=path)
+
+
+def system_requests(name: str, size: int, _inbox: str) -> Ask | None:
+    """The same request of the system account many times, each of which is answered."""
+    lines = request(f"$SYS.REQ.SERVER.PING.{name}", SYSTEM_ANSWERS, b"")
+    return Ask(lines * size, answers=size, is_system=True) if size <= SYSTEM_REQUESTS_MAX else None
 
 
 def page_case(path: str, query: str, shape: Shape) -> Callable[[int, str], Ask | None]:

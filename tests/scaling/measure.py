@@ -19,7 +19,7 @@ import attrs
 from tests.harness.raw import Line, Message, RawClient
 from tests.harness.server import Server, command
 from tests.scaling import metered
-from tests.scaling.cases import Case
+from tests.scaling.cases import SYSTEM_ANSWERS, Case
 
 STEP_NS_MAX: Final = 20_000_000  # of processor time, in which nobody else is served
 COUNTED_NS_MIN: Final = 5_000_000  # below this, growth says nothing
@@ -31,6 +31,7 @@ SLOW_ANSWER_S: Final = 60.0
 WINDOW: Final = 200  # requests of one send while the server is filled
 QUIET_S: Final = 0.005
 USER: Final[dict[str, Any]] = {"user": "u", "pass": "x"}
+SYSTEM: Final[dict[str, Any]] = {"user": "sys", "pass": "x"}
 DENIED: Final = 'permissions: { publish: { deny: "denied" }, subscribe: { deny: "denied" } }'
 
 
@@ -43,6 +44,7 @@ class State:
     streams: int
     accounts: int
     filters: int
+    subscriptions: int  # of a connection that does nothing else
 
     def config(self) -> str:
         """The accounts."""
@@ -54,8 +56,8 @@ class State:
         return f"accounts {{\n{mine}\n{system}\n{others}\n}}\nsystem_account: SYS\n"
 
 
-SHORT: Final = State(subjects=1_000, consumers=50, streams=50, accounts=10, filters=500)
-LONG: Final = State(subjects=10_000, consumers=1_000, streams=1_000, accounts=200, filters=2_500)
+SHORT: Final = State(subjects=1_000, consumers=50, streams=50, accounts=10, filters=500, subscriptions=1_000)
+LONG: Final = State(subjects=10_000, consumers=1_000, streams=1_000, accounts=200, filters=2_500, subscriptions=50_000)
 
 
 @attrs.frozen
@@ -87,12 +89,16 @@ class Meter:
         self.server = server
         self._figures = metered.mapped(path)
         self._client = self._connected()
+        self._system = RawClient(server.address, **SYSTEM)
+        self._system_sid = self._system.subscribe(SYSTEM_ANSWERS)
+        self._subscriber = RawClient(server.address, **USER)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._client.close()
+        for client in (self._client, self._system, self._subscriber):
+            client.close()
 
     def _connected(self) -> RawClient:
         client = RawClient(self.server.address, **USER)
@@ -103,8 +109,12 @@ class Meter:
 
     # --- state ----------------------------------------------------------------------------------------------------
     def fill(self, state: State) -> None:
-        """Streams, consumers, subjects, as many as the state says."""
+        """Streams, consumers, subjects, subscriptions, as many as the state says."""
         api = self._client.api
+        for first in range(0, state.subscriptions, WINDOW):
+            numbers = range(first, min(first + WINDOW, state.subscriptions))
+            self._subscriber.send(b"".join(b"SUB held.%d.x %d\r\n" % (at, at + 1) for at in numbers))
+        self._subscriber.settle(SLOW_ANSWER_S)
         for name, more in (
             ("S0", {"allow_direct": True, "allow_msg_ttl": True, "allow_msg_schedules": True, "allow_atomic": True}),
             ("P", {}),
@@ -176,6 +186,9 @@ class Meter:
         self._figures[: metered.FIGURES.size] = metered.FIGURES.pack(before.total_ns, 0, b"")
         if ask.page:
             self.server.get(ask.page)
+        elif ask.is_system:
+            self._system.send(ask.lines)
+            self._system.messages(self._system_sid, ask.answers, SLOW_ANSWER_S)
         else:
             self._ask(ask.lines, ask.answers)
         for lines in ask.then:
