@@ -24,6 +24,7 @@ from jetraft.raft.recovery.joining import until_durable
 from jetraft.raft.recovery.repair import OvertakenError
 from jetraft.raft.replay import known_members
 from jetraft.store.frames.format import Identity
+from jetraft.store.ledger import ledger_records
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ class ReplicaLogs:
         except OF_NO_USE as error:
             wish.require_current()
             if wish.is_alone():
-                raise
+                if self.node_dir.ledger.state(wish.key) is None:  # nor may the next start take it for a new one
+                    await self.node_dir.ledger.commit(ledger_records.forgotten(wish.key))
+                raise type(error)(f"{error}; restore the stream or the store from a backup, or delete it") from error
             return await self.begin_again(wish, error)
 
     async def begin_again(self, wish: Wish, reason: object) -> GroupLog:

@@ -341,7 +341,11 @@ class MetaBackend(Generic[R]):
         elif group_id not in self._orphans:
             self._orphans.add(group_id)
             if self._machine.has_table:
-                log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)
+                log.warning(
+                    "group %s is not assigned to this node and was not deleted; its data is kept: restore the store "
+                    "from a backup if it lacks a stream, or remove what is of no use",
+                    group_id,
+                )
 
     async def _discard(self, group_id: GroupId) -> None:
         ended = self._discarding[group_id] = trio.Event()

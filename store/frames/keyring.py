@@ -76,6 +76,12 @@ def unlock(disk: Disk, group: Path, identity: Identity, secrets: Secrets | None)
     return GroupCipher(wrapped.kind, data_key, identity)
 
 
+def has_key(disk: Disk, group: Path) -> bool:
+    """Whether a group has a file of its data key."""
+    names = disk.list_directory(group)
+    return any(name in names for name in KEY_NAMES)
+
+
 def open_copies(copies: Iterable[Wrapped], identity: Identity, secrets: Secrets) -> tuple[Wrapped, bytes, bytes] | None:
     """(copy, data key, the secret that unwraps it), with the current secret if possible; None if no secret does."""
     found = list(copies)

@@ -270,9 +270,6 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         found.damage += ["no file has a sound owner"] if has_files else []
         group_id, incarnation = _key_of(path)
         identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=incarnation)
-    is_unknown = state is None or not state.memory_lost
-    if has_ledger and is_unknown and (older := legacy.outdated(_Files(), path, identity, state, is_alone=False)):
-        found.damage.append(f"both copies of the ledger are older than the log: {older}")
     log = path / generation
     log_names = _names(log) if generation else []
     found.notes += [f"{name}: unfinished" for name in (*names, *log_names) if name.endswith(TMP_SUFFIX)]
@@ -286,6 +283,8 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
     blocks = _blocks(log, log_names, identity, expected, found)
     _check_span(blocks, expected, found)
     promised = None if state is None else state.hard_state
+    if has_ledger and (older := _older_ledger(path, identity, state, blocks[-1].last_term if blocks else 0)):
+        found.damage.append(f"both copies of the ledger are older than the log: {older}")
     begun = [] if state is None or blocks else [entry_of(frame) for frame in state.begun]
     if begun:
         found.notes.append(f"entries 1 to {len(begun)} are in the ledger")
@@ -309,6 +308,16 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         damage=tuple(found.damage),
         notes=tuple(found.notes),
     )
+
+
+def _older_ledger(path: Path, identity: Identity, state: GroupState | None, last_term: int) -> str:
+    """What shows that the ledger is older than a log; empty if nothing, or where its memory is lost."""
+    if state is not None and state.memory_lost:
+        return ""
+    promised = 0 if state is None or state.hard_state is None else state.hard_state.term
+    if legacy.is_below(promised, last_term):
+        return f"it has an entry of term {last_term}, and the ledger knows term {promised}"
+    return legacy.outdated(_Files(), path, identity, state, is_alone=False)
 
 
 def _expected(log: Path, names: list[str], identity: Identity, state: GroupState | None, found: _Findings) -> Expected:

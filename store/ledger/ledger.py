@@ -86,6 +86,8 @@ class _Files:
 class Ledger:
     """See the module. Made by `open`; belongs to the one trio thread, except for `state`, which any thread may call."""
 
+    is_outdated = False  # an opening has found a log that knows more: nothing follows from what the ledger lacks
+
     def __init__(self, disk: Disk, root: Path, state: NodeState, head: Head | None, files: _Files | None) -> None:
         self.disk = disk
         self.root = root

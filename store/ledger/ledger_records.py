@@ -235,6 +235,11 @@ def removed(key: GroupKey) -> bytes:
     return _record(_REMOVED, *key)
 
 
+def forgotten(key: GroupKey) -> bytes:
+    """The group has a log here of which nothing is known."""
+    return replaced(key, GroupState(memory_lost=True))
+
+
 def value(name: str, content: bytes | None) -> bytes:
     """A value of the node; None removes it."""
     return _record(_VALUE, name, content)

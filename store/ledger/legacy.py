@@ -9,6 +9,7 @@ cannot distinguish a block that is missing at the end of the log from one that n
 import logging
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,10 +18,14 @@ import attrs
 from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Disk
 from jetraft.store.frames._frame import find_mark, scan
+from jetraft.store.frames.checkpoint import unpack as unpack_checkpoint
 from jetraft.store.frames.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
+    FRAME_FLAGS_AT,
+    FRAME_HEADER_BYTES,
+    FRAME_SEALED,
     GENERATION_PREFIX,
     MARK_BYTES,
     BlockHead,
@@ -29,15 +34,17 @@ from jetraft.store.frames.format import (
     block_name,
     checkpoint_name,
     generation_name,
+    peek_identity,
+    peek_kind,
     serial_of,
     unpack_block_head,
     unpack_envelope,
 )
 from jetraft.store.ledger.expected import Expected
-from jetraft.store.ledger.ledger_records import GroupState
+from jetraft.store.ledger.ledger_records import Born, GroupState
 from jetraft.store.model import index_ranges
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreNewer, StoreRefused
+from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 
 log_ = logging.getLogger(__name__)
 
@@ -95,6 +102,7 @@ def outdated(files: Files, group: Path, identity: Identity, state: GroupState | 
     - A group that it does not know has at most one batch, which was never acknowledged. With `is_alone` it counts
       all the same: the only member may keep what was not acknowledged, and must not lose what may have been.
     - It records a checkpoint before the older one is removed. So a recorded one is there while a newer one is not.
+    - It records the first block of a log before there is a checkpoint.
     """
     if is_of_format_2(files, group):
         return ""
@@ -102,19 +110,13 @@ def outdated(files: Files, group: Path, identity: Identity, state: GroupState | 
     log = group / generation_name(generation or 1)
     names = files.names(log)
     newest = max((block.serial for block in state.births), default=0) if state is not None else 0
+    if state is None and (saved := [name for name in names if _index_of(name)]):
+        return f"{saved[-1]}: is a checkpoint, and the ledger does not know the group"
     for name in names:
         if serial_of(name) > newest:
-            data = files.content(log / name)
-            try:
-                head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
-            except (StoreCorrupt, StoreRefused):
-                continue
-            if state is not None and index_ranges.covers(state.dropped, head.first_index, head.first_index):
-                continue  # dropped on purpose, and not removed yet
-            if state is None and is_alone and _has_entry(data, head, identity):
-                return f"{name}: has entries, and the ledger does not know the group"
-            if _is_in_use(data, head, identity):
-                return f"{name}: is in use, and the ledger does not know it"
+            why = _unknown_block(files.content(log / name), name, identity, state, is_alone=is_alone)
+            if why:
+                return why
     known = [] if state is None else [point.log_index for point in state.checkpoints]
     gone = [index for index in known if index and checkpoint_name(index) not in names]
     if known and gone and any(_index_of(name) > max(known) for name in names):
@@ -122,16 +124,105 @@ def outdated(files: Files, group: Path, identity: Identity, state: GroupState | 
     return ""
 
 
-def _has_entry(data: bytes, head: BlockHead, identity: Identity) -> bool:
+def _unknown_block(data: bytes, name: str, identity: Identity, state: GroupState | None, *, is_alone: bool) -> str:
+    """What a block that the ledger does not know shows of the ledger."""
+    is_unknown = state is None and is_alone
+    try:
+        head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
+    except StoreMisplaced:
+        return f"{name}: is a block of another group, and the ledger does not know this one" if is_unknown else ""
+    except (StoreCorrupt, StoreRefused):
+        return ""
+    if state is not None and index_ranges.covers(state.dropped, head.first_index, head.first_index):
+        return ""  # dropped on purpose, and not removed yet
+    if is_unknown and _entries(data, head, identity):
+        return f"{name}: has entries, and the ledger does not know the group"
+    return f"{name}: is in use, and the ledger does not know it" if _is_in_use(data, head, identity) else ""
+
+
+def highest_term(files: Files, log: Path, identity: Identity) -> int:
+    """The highest term of a sound checkpoint, 0 without one."""
+    terms = [0]
+    for name in files.names(log):
+        if _index_of(name):
+            with suppress(StoreCorrupt, StoreRefused, OSError):
+                terms.append(unpack_checkpoint(files.content(log / name), identity, what=name).term)
+    return max(terms)
+
+
+def checkpoint_above(files: Files, log: Path, identity: Identity, last_index: int) -> int:
+    """The index of a sound checkpoint above the end of a log, 0 when there is none.
+
+    What a checkpoint stands for was durable before it was written. So the log has lost its end, and a ledger that does
+    not know the checkpoint is older than it.
+    """
+    for name in reversed(files.names(log)):
+        index = _index_of(name)
+        if index > last_index:
+            try:
+                if peek_identity(files.content(log / name), what=name) == identity:
+                    return index
+            except (StoreCorrupt, StoreRefused, OSError):
+                continue
+    return 0
+
+
+def has_sealed_parts(files: Files, group: Path) -> bool:
+    """Whether something in a group's directory is encrypted with the group's key."""
+    log = group / generation_name(newest_generation(files, group) or 1)
+    for name in files.names(log):
+        data = files.content(log / name) if name.endswith((BLOCK_SUFFIX, CHECKPOINT_SUFFIX)) else b""
+        if name.endswith(CHECKPOINT_SUFFIX) and peek_kind(data) == FileKind.SEALED_CHECKPOINT:
+            return True
+        first = data[BLOCK_HEAD_BYTES : BLOCK_HEAD_BYTES + FRAME_HEADER_BYTES]
+        if name.endswith(BLOCK_SUFFIX) and len(first) == FRAME_HEADER_BYTES and first[FRAME_FLAGS_AT] & FRAME_SEALED:
+            return True
+    return False
+
+
+def is_below(promised: int, last_term: int) -> bool:
+    """Whether the ledger knows a lower term than a log has: it is older, as a term is recorded before its entries.
+
+    A term of 0 is that of a log in which nothing was promised yet.
+    """
+    return 0 < promised < last_term
+
+
+def continuation(files: Files, group: Path, identity: Identity, state: GroupState) -> Born | None:
+    """A block behind those that the ledger knows, with a whole entry, that it does not know.
+
+    A process that was killed between the block and its record leaves one, and so does a ledger that was put back. In
+    the first case nothing of it was acknowledged. The only member of a group may keep it all the same, and must, as the
+    second case looks like the first.
+    """
+    log = group / generation_name(state.generation)
+    newest = max((block.serial for block in state.births), default=0)
+    for name in sorted(files.names(log), key=serial_of):
+        if serial_of(name) <= newest:
+            continue
+        data = files.content(log / name)
+        try:
+            head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
+        except (StoreCorrupt, StoreRefused):
+            continue
+        is_behind = head.first_index > state.floor.log_index and head.boundary_term >= state.floor.term
+        if is_behind and name == block_name(head) and _entries(data, head, identity) > len(state.begun):
+            reserved = min(head.reserved_bytes, len(data))
+            return Born(head.serial, head.first_index, head.boundary_term, reserved, head.tag)
+    return None
+
+
+def _entries(data: bytes, head: BlockHead, identity: Identity) -> int:
+    """How many whole entries a block begins with."""
     walk = scan(
         data,
         offset=BLOCK_HEAD_BYTES,
         incarnation=identity.incarnation,
         next_index=head.first_index,
         term=head.boundary_term,
-        last_index=head.first_index,
+        last_index=_NO_LIMIT,
     )
-    return bool(walk.offsets)
+    return len(walk.offsets)
 
 
 def _is_in_use(data: bytes, head: BlockHead, identity: Identity) -> bool:

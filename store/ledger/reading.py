@@ -1,7 +1,8 @@
 """Reads the two files of a ledger when it is opened, and keeps damaged ones before they are replaced.
 
 A copy that cannot be read is not lost if the error does not concern its content (no descriptor, no permission). A copy
-of another ledger is ignored if the other one is this node's. When records are missing from both copies, both files are
+of another ledger is ignored if the other one is this node's; of two that say they are, the one that knows more of the
+groups that are here counts. When records are missing from both copies, both files are
 kept beside the ledger, and every group is marked `memory_lost`.
 """
 
@@ -46,7 +47,7 @@ def read_both(
     for directory in [*disk.make_directory(root), root]:
         sync_directory(disk, directory)
     synced = [_sync_copy(disk, root / name) for name in names]
-    merged = merge(*_own(root, names, _copies(disk, root, names), is_own))
+    merged = merge(*_own(root, names, _copies(disk, root, names), known, is_own))
     state = NodeState() if merged is None else _state_of(root, names, merged)
     if merged is None or not merged.is_whole:
         _keep_damaged(disk, root, names)
@@ -66,14 +67,22 @@ def _state_of(root: Path, names: Names, merged: Merged) -> NodeState:
 
 
 def _own(
-    root: Path, names: Names, copies: tuple[Copy | None, Copy | None], is_own: Callable[[NodeState], bool]
+    root: Path,
+    names: Names,
+    copies: tuple[Copy | None, Copy | None],
+    known: Sequence[GroupKey],
+    is_own: Callable[[NodeState], bool],
 ) -> tuple[Copy | None, Copy | None]:
     """The copies, without a copy of another ledger if the other one is this node's. Raises StoreRefused."""
     first, second = copies
     if first is None or second is None or first.head.ledger == second.head.ledger:
         return copies
     merged = merge(first, None), merge(None, second)
-    owned = [one is not None and is_own(_state_of(root, names, one)) for one in merged]
+    states = [NodeState() if one is None else _state_of(root, names, one) for one in merged]
+    owned = [is_own(state) for state in states]
+    if all(owned):  # servers of one name: whose groups are here?
+        here = [len(state.groups.keys() & set(known)) for state in states]
+        owned = [count == max(here) for count in here]
     if all(owned) or not any(owned):
         return copies
     log_.error("%s: belongs to another ledger; using the other copy", root / names[owned.index(False)])

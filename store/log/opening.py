@@ -18,6 +18,7 @@ from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.files import TMP_SUFFIX, read_readable
 from jetraft.store.disk.io import Disk, sync_directory
 from jetraft.store.frames._frame import make_mark
+from jetraft.store.frames.cipher import GroupCipher
 from jetraft.store.frames.format import (
     ERASE_NAME,
     GENERATION_PREFIX,
@@ -27,7 +28,7 @@ from jetraft.store.frames.format import (
     block_name,
     generation_name,
 )
-from jetraft.store.frames.keyring import is_unfinished, unlock
+from jetraft.store.frames.keyring import has_key, is_unfinished, unlock
 from jetraft.store.ledger import ledger_records, legacy
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger import Ledger
@@ -38,7 +39,7 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import FoundBlock, Recovered, RecoveryReport, is_end_damaged, ranges_of, recover
 from jetraft.store.log.start import DEFAULT_OPTIONS, LogOptions, LogStart
 from jetraft.store.log.write_queue import BlockFile, LogPlace
-from jetraft.store.port import HardState, HardStateLost, StoreFailed
+from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreFailed
 
 log_ = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class _Known:
     expected: Expected
     hard_state: HardState | None
     superfluous: tuple[Path, ...] = ()  # files of format 2
+    continuation: Born | None = None  # a block that the ledger does not know, and that counts
 
 
 def open_log(  # noqa: PLR0913  (what a log is opened with)
@@ -93,16 +95,19 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     if options.end_index > noted_index:
         known = attrs.evolve(known, expected=attrs.evolve(known.expected, floor_index=options.end_index))
     if known.hard_state is None and not options.accept_lost_hard_state:
-        raise HardStateLost(f"{group}: term and vote are lost: expected them in the ledger, found none")
+        raise _unpromised(group)
     place = LogPlace(
         ledger=ledger,
         directory=group,
         generation=generation_name(known.state.generation),
         identity=identity,
-        cipher=unlock(disk, group, identity, options.secrets),
+        cipher=_unlocked(disk, group, identity, options),
     )
     made = _made_ready(place, known, options, is_installed=installed is not None)
     recovered, damaged = _recovered(place, identity, options, known)
+    if installed is None and (older := _shown_by_the_log(place, known, recovered)):
+        known = _believed(place, options, known, older)
+        recovered, damaged = _recovered(place, identity, options, known)
     block_repair.write_mark(place, ranges_of(damaged))
     # After the quarantine has a copy of what is damaged: this removes files.
     _tidy(place, recovered, is_installed=installed is not None)
@@ -123,6 +128,17 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     return _log_of(place, options, start, reader)
 
 
+def _unlocked(disk: Disk, group: Path, identity: Identity, options: LogOptions) -> GroupCipher | None:
+    """The cipher of the group. Raises StoreCorrupt too when its key is gone: a new one would hide that."""
+    if (
+        options.secrets is not None
+        and not has_key(disk, group)
+        and legacy.has_sealed_parts(legacy.DiskFiles(disk), group)
+    ):
+        raise StoreCorrupt(f"{group}: is encrypted, and both files of its key are missing")
+    return unlock(disk, group, identity, options.secrets)
+
+
 def _recovered(
     place: LogPlace, identity: Identity, options: LogOptions, known: _Known
 ) -> tuple[Recovered, tuple[FoundBlock, ...]]:
@@ -135,6 +151,19 @@ def _recovered(
     found = read()
     block_repair.quarantine(place, found[1])
     return read() if block_repair.mend(place, found[1]) else found
+
+
+def _shown_by_the_log(place: LogPlace, known: _Known, recovered: Recovered) -> str:
+    """What shows that the ledger is older than a log, once that is read; empty if nothing."""
+    promised = 0 if known.hard_state is None else known.hard_state.term
+    if legacy.is_below(promised, recovered.last_term):
+        return f"it has an entry of term {recovered.last_term}, and the ledger knows term {promised}"
+    last_index = max(recovered.blocks[-1].block.last_index if recovered.blocks else 0, known.expected.floor_index)
+    if known.hard_state is not None and known.expected.is_recorded:
+        above = legacy.checkpoint_above(legacy.DiskFiles(place.disk), place.log, place.identity, last_index)
+        if above:
+            return f"it has a checkpoint at entry {above}, and ends at entry {last_index}"
+    return ""
 
 
 def is_new(ledger: Ledger, group: Path, identity: Identity, options: LogOptions) -> bool:
@@ -201,11 +230,16 @@ def _start_from(  # noqa: PLR0913  (what an opening has found)
     # Blocks that were found without the ledger have them.
     begun = () if recovered.blocks else tuple(map(entry_of, known.state.begun))
     last_term = begun[-1].term if begun else recovered.last_term
-    hard_state = known.hard_state or HardState(term=last_term, vote=None)
+    hard_state = known.hard_state
+    if hard_state is None:  # damage at the end may hide the last term
+        saved_term = legacy.highest_term(legacy.DiskFiles(place.disk), place.log, place.identity)
+        hard_state = HardState(term=max(last_term, saved_term), vote=None)
     is_recorded = not is_installed and known.expected.is_recorded and known.hard_state is not None
     facts = () if is_recorded else (ledger_records.replaced(place.key, _as_found(known.state, recovered, hard_state)),)
     if is_recorded and known.state.hard_state is None:
         facts = (ledger_records.voted(place.key, hard_state),)
+    if is_recorded and known.continuation is not None:
+        facts = (*facts, ledger_records.born(place.key, known.continuation))
     return LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
         hard_state=hard_state,
@@ -236,27 +270,46 @@ def _open_again(
 
 def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupState | None, *, is_alone: bool) -> _Known:
     """The state of the group: from `installed`, else from the ledger, else from the files of an older format."""
-    disk = ledger.disk
     state = installed or ledger.state((identity.group_id, identity.incarnation)) or _NOTHING
     older, recorded = "", None if state is _NOTHING else state
     if installed is None:
-        older = legacy.outdated(legacy.DiskFiles(disk), group, identity, recorded, is_alone=is_alone)
+        older = legacy.outdated(legacy.DiskFiles(ledger.disk), group, identity, recorded, is_alone=is_alone)
     if older:
+        state = attrs.evolve(state, memory_lost=True)
+    if recorded is None and ledger.is_outdated and not older and is_alone and ledger.disk.exists(group):
+        raise StoreCorrupt(f"{group}: the ledger is older than this store, and nothing here says what was in this log")
+    if state.hard_state is not None and not state.memory_lost:
+        goes_on = None
+        if is_alone and installed is None:
+            goes_on = legacy.continuation(legacy.DiskFiles(ledger.disk), group, identity, state)
+        if goes_on is not None:
+            log_.warning("%s: the ledger does not know block %d; its entries count", group, goes_on.serial)
+            state = state.with_birth(goes_on)
+        return _Known(state=state, expected=Expected.of(state), hard_state=state.hard_state, continuation=goes_on)
+    return _from_files(ledger, group, identity, state, older)
+
+
+def _from_files(ledger: Ledger, group: Path, identity: Identity, state: GroupState, older: str) -> _Known:
+    """The same where the ledger does not say it; `older` is what shows that it is older than the log."""
+    disk = ledger.disk
+    if older:
+        ledger.is_outdated = True
         log_.error(
             "%s: both copies of the ledger are older than this log, so its files count (%s). If they come from a "
             "backup, put the whole store back, or let the node begin without one; `jetraft verify` names such logs",
             group,
             older,
         )
-        state = attrs.evolve(state, memory_lost=True)
-    if state.hard_state is not None and not state.memory_lost:
-        return _Known(state=state, expected=Expected.of(state), hard_state=state.hard_state)
     files = legacy.DiskFiles(disk)
     is_old = legacy.is_of_format_2(files, group)
     if not is_old and not state.memory_lost:
         return _Known(state=state, expected=Expected(heads=()), hard_state=HardState(term=0, vote=None))
     generation = legacy.newest_generation(files, group) or 1
     expected = legacy.expected_of(files, group / generation_name(generation), identity, is_format_2=is_old)
+    if not is_old and not expected.heads and not state.begun:
+        raise StoreCorrupt(
+            f"{group}: what the ledger knew of it is lost, and it has no block: nothing says what it had"
+        )
     try:
         hard_state = legacy.hard_state_of(files, group, identity) if is_old else None
     except HardStateLost:
@@ -271,6 +324,19 @@ def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupStat
         hard_state=hard_state,
         superfluous=tuple(old),
     )
+
+
+def _believed(place: LogPlace, options: LogOptions, known: _Known, older: str) -> _Known:
+    """What counts of a log that has shown that its ledger is older. Raises HardStateLost."""
+    state = attrs.evolve(known.state, memory_lost=True)
+    found = _from_files(place.ledger, place.group, place.identity, state, older)
+    if not options.accept_lost_hard_state:
+        raise _unpromised(place.group)
+    return found
+
+
+def _unpromised(group: Path) -> HardStateLost:
+    return HardStateLost(f"{group}: term and vote are lost: expected them in the ledger, found none")
 
 
 def _identities(known: _Known, recovered: Recovered) -> tuple[Point, ...]:

@@ -227,7 +227,8 @@ def _look(
         reading.refuse(path, f"the file has {len(data)} bytes, expected {head.reserved_bytes}")
     walk, gaps = _walk(reading, data, head, last_index, path)
     # If the first frames are gone too, nothing here can tell which entries the block had.
-    end_lost = is_short or (head_damaged and is_newest and walk.next_index == head.first_index)
+    unknown = 0 if reading.expected.is_recorded else sum(gap.entries for gap in gaps)  # from a checkpoint alone
+    end_lost = is_short or (head_damaged and is_newest and walk.next_index == head.first_index + unknown)
     if end_lost:
         lost = with_lost_end(walk, gaps, max(head.reserved_bytes, walk.end))
         walk, gaps = lost.walk, lost.gaps
@@ -391,5 +392,6 @@ def _check_gaps(directory: Path, expected: Expected) -> None:
                 f"{directory}: entries {next_index} to {head.first_index - 1} are in no block, and were not dropped"
             )
         next_index = _NO_LIMIT if limit is None else limit + 1
-    if not expected.heads and (expected.dropped or expected.floor_index):
-        raise StoreCorrupt(f"{directory}: no block exists, but the log was durable up to entry {expected.floor_index}")
+    proven = max((expected.floor_index, *expected.checkpoints))
+    if not expected.heads and (expected.dropped or proven):
+        raise StoreCorrupt(f"{directory}: no block exists, but the log was durable up to entry {proven}")

@@ -47,6 +47,9 @@ def judge(promise: Promise, seen: Seen | Unavailable | None, said: Sequence[str]
     notices = [text for text in said if _names(text, promise)]
     if isinstance(seen, Unavailable):
         return _unavailable(promise, seen, notices)
+    kept = [text for text in notices if promise.group and promise.group in text]
+    if seen is None and kept and any(text.startswith("healthz:") for text in said):
+        return _unavailable(promise, Unavailable(answer="no such stream"), kept)  # its data is there, and is told of
     if seen is None:
         detail = f"{promise.stream}: no such stream"
         return Finding(verdict=Verdict.EMPTY_STORE, detail=detail) if promise.live else Finding(verdict=Verdict.SAME)

@@ -1,10 +1,11 @@
 """One server whose store is damaged while it is down."""
 
 import shutil
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.corruption.damages import Case, inflict
+from tests.corruption.damages import Case, Done, inflict
 from tests.corruption.floors import wait_for_floors
 from tests.corruption.judge import judge, judge_end, tracebacks
 from tests.corruption.life import Life
@@ -56,32 +57,49 @@ class OneServer:
                 server.start()
             with RawClient(server.address) as client:
                 self.life.begin_young(client)
-            self.life.name_groups(self.tree)
             for _ in range(2):
                 with RawClient(server.address) as client:
                     self.life.go_on(client)
                 self._keep_version()
+            self.life.name_groups(self.tree)  # a stream without a message has no file
             self._older.pop(0)
             wait_for_floors(server.store_dir)
         finally:
             server.kill()
 
+    @property
+    def older(self) -> Sequence[FileTree]:
+        """The store as it was at earlier times, the newest first."""
+        return self._older
+
     def run(self, case: Case) -> Outcome:
         """Damage a copy of the store, start a server on it and judge; where anything differs, also after a restart."""
+        done = Done()
+
+        def damage(tree: FileTree) -> str:
+            nonlocal done
+            done = inflict(tree, case, self._older)
+            return done.file
+
+        finding = self.run_changed(damage)
+        return Outcome(setup=self.name, case=case, file=done.file, what=done.what, finding=finding)
+
+    def run_changed(self, change: Callable[[FileTree], str]) -> Finding:
+        """The same of any change; it says which file it has changed, "" for none."""
         place = self.directory / "case"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.tree.root, place / "store")
         tree = FileTree(place / "store")
-        done = inflict(tree, case, self._older)
-        if not done.file:
-            return Outcome(setup=self.name, case=case, file="", what=done.what, finding=Finding(verdict=Verdict.SAME))
+        file = change(tree)
+        if not file:
+            return Finding(verdict=Verdict.SAME)
         groups = meta_groups(tree)
-        finding = self._start_and_judge(place, done.file)
+        finding = self._start_and_judge(place, file)
         if finding.verdict is not Verdict.SAME and not finding.verdict.is_violation:
-            finding = worst([finding, self._start_and_judge(place, done.file)])
+            finding = worst([finding, self._start_and_judge(place, file)])
         if len(after := meta_groups(tree) - groups):
             finding = worst([finding, Finding(verdict=Verdict.SPLIT_META, detail=f"founded {sorted(after)}")])
-        return Outcome(setup=self.name, case=case, file=done.file, what=done.what, finding=finding)
+        return finding
 
     def _start_and_judge(self, place: Path, file: str) -> Finding:
         server = self._server(place)

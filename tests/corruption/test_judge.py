@@ -65,6 +65,8 @@ def test_a_stream_that_is_not_served_needs_a_reason_and_advice(said: list[str], 
 
 def test_a_server_that_has_forgotten_a_stream_says_nothing_right() -> None:
     assert judge(PROMISE, None, [WARNING]).verdict is Verdict.EMPTY_STORE
+    kept = "healthz: has data of 1 groups that belong to no known stream: S-R1F-abcdefgh; restore the store"
+    assert judge(PROMISE, None, [kept]).verdict is Verdict.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

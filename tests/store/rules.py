@@ -24,8 +24,9 @@ from jetraft.store.blocks.block import Block
 from jetraft.store.blocks.proofs import Proofs
 from jetraft.store.frames._frame import scan as scan_frames
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity
-from jetraft.store.ledger import legacy
+from jetraft.store.ledger import legacy, reading
 from jetraft.store.ledger.expected import Expected
+from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.log import erasure, recovery, retained_checkpoints, scrub, tail, write_queue
 from jetraft.store.log.durability import Durability
 from jetraft.store.log.start import LogOptions
@@ -37,7 +38,9 @@ from tests.cluster.upkeep import test_compactor, test_quarantine, test_sweeping
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.blocks import test_damage_scan
 from tests.store.disk import test_copies
+from tests.store.ledger import test_ledger
 from tests.store.log import (
+    test_encrypted_log,
     test_erasure,
     test_local_loss,
     test_log_parts,
@@ -203,6 +206,48 @@ MUTATIONS: Final = (
         "a log that the ledger does not know was never there, whatever its blocks say",
         _setting(legacy, "outdated", lambda *_, **__: ""),
         lambda: test_witnesses.test_a_log_counts_though_both_copies_of_the_ledger_are_older("nothing"),
+    ),
+    Mutation(
+        "S1",
+        "a block that the ledger of the only member does not know was never finished",
+        _setting(legacy, "continuation", lambda *_: None),
+        lambda: test_witnesses.test_a_block_with_one_batch_counts_though_the_ledger_is_older_and_no_second_mark_says_so(
+            "of one block"
+        ),
+    ),
+    Mutation(
+        "S1",
+        "a ledger with a lower term than the log's is believed",
+        _setting(legacy, "is_below", lambda *_: False),
+        lambda: test_witnesses.test_a_ledger_that_knows_a_lower_term_than_the_log_is_older(is_alone=True),
+    ),
+    Mutation(
+        "S1",
+        "of two ledgers the one with the higher generation counts",
+        _setting(reading, "_own", lambda _root, _names, copies, *_: copies),
+        lambda: test_ledger.test_of_two_ledgers_of_servers_with_one_name_the_one_that_knows_the_groups_here_counts(
+            LossyDisk(), "ledger.1"
+        ),
+    ),
+    Mutation(
+        "S1",
+        "a checkpoint above the end of a log shows nothing",
+        _setting(legacy, "checkpoint_above", lambda *_: 0),
+        test_witnesses.test_a_checkpoint_above_the_end_of_a_log_shows_what_its_ledger_and_its_blocks_have_lost,
+    ),
+    Mutation(
+        "S1",
+        "a group that the ledger does not know is new, whatever other groups show of the ledger",
+        _setting(Ledger, "is_outdated", property(lambda _: False, lambda *_: None)),
+        lambda: test_witnesses.test_a_log_without_its_blocks_is_not_begun_again_on_a_ledger_that_does_not_know_it(
+            "nothing"
+        ),
+    ),
+    Mutation(
+        "S1",
+        "an encrypted log without its key files gets another key",
+        _setting(legacy, "has_sealed_parts", lambda *_: False),
+        lambda: test_encrypted_log.test_a_log_whose_key_files_are_both_missing_gets_no_new_key(_roomy(), "blocks"),
     ),
     Mutation(
         "S3",

@@ -464,6 +464,23 @@ def test_a_copy_of_another_ledger_does_not_count_beside_the_own_one(disk: LossyD
     assert disk.read_whole(ROOT / NAMES[0]) == disk.read_whole(ROOT / NAMES[1])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_of_two_ledgers_of_servers_with_one_name_the_one_that_knows_the_groups_here_counts(
+    disk: LossyDisk, name: str
+) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(5))
+    ledger.close()
+    foreign = LossyDisk()
+    other = Ledger.open(foreign, ROOT)
+    other._rewrite_at = 0  # a newer generation
+    other.commit_now(records.voted((GroupId("S-R1F-elsewhere"), 3), HardState(term=9, vote=None)))
+    other.commit_now()
+    perform(disk, ROOT / name, foreign.read_whole(ROOT / name))
+    disk.kill()
+    assert term_of(Ledger.open(disk, ROOT, KEYS)) == 5
+
+
 FIELDS = st.one_of(st.integers(-1, 10**6), st.sampled_from(["S-R1F-a", "", "7"]), st.binary(max_size=9), st.none())
 RECORDS = st.one_of(
     st.tuples(st.just("v"), st.tuples(FIELDS, FIELDS)),

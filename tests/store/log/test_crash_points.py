@@ -108,6 +108,8 @@ class Life:
 
     def append(self, count: int, *, term: int = 1) -> None:
         first = len(self.state.entries) + 1
+        if term > self.state.hard_state.term:  # a member knows a term before it takes an entry of it
+            self.vote(term, VOTES[0])
         new = [entry(index, term=term) for index in range(first, first + count)]
         self.change(lambda log: log.append(new), entries=(*self.state.entries, *new))
 
@@ -196,10 +198,10 @@ def grown() -> Life:
     life.settle()
     life.reopen()
     life.append(5, term=5)
-    life.vote(5, VOTES[0])
     life.checkpoint(20)
     life.settle()
     life.trim(16)
+    life.vote(9, VOTES[1])
     life.settle()
     life.install(30)
     life.append(4, term=9)

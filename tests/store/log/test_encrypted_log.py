@@ -209,6 +209,27 @@ def test_with_both_copies_damaged_the_log_is_not_opened_and_not_changed(disk: Lo
     assert everything(disk) == before
 
 
+@pytest.mark.parametrize("sealed", ["blocks", "checkpoint"])
+def test_a_log_whose_key_files_are_both_missing_gets_no_new_key(disk: LossyDisk, sealed: str) -> None:
+    log = opened(disk, OLD)
+    log.set_hard_state(HardState(term=1, vote=None))
+    log.append([entry(1)])
+    log.save_checkpoint(1, 1, b"members", b"state")
+    log.submit()
+    disk.finish()
+    log.close()
+    for name in disk.list_directory(GROUP):
+        if name.startswith("key."):
+            disk.unlink(GROUP / name)
+    directory = GROUP / "log-00000001"
+    for name in disk.list_directory(directory):
+        if sealed == "checkpoint" and name.endswith(".blk"):
+            disk.unlink(directory / name)
+    with pytest.raises(StoreCorrupt, match="both files of its key are missing"):
+        opened(disk, OLD)
+    assert not any(name.startswith("key.") for name in disk.list_directory(GROUP))
+
+
 def test_a_log_without_encryption_is_read_on_and_continued_with_it(disk: LossyDisk) -> None:
     written(disk, None, 2).close()
     log = opened(disk, OLD)

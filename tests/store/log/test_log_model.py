@@ -64,6 +64,8 @@ class LogModel(RuleBasedStateMachine):
     def append(self, sizes: list[int], newer: int) -> None:
         entries = []
         term = max(1, self.last_term() + newer)
+        if term > self.hard_state.term:  # a member knows a term before it takes an entry of it
+            self.set_hard_state(newer=term - self.hard_state.term, vote=None)
         for number, size in enumerate(sizes):
             self.serial += 1
             index = len(self.state) + number + 1

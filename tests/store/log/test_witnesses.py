@@ -6,15 +6,19 @@ group was never here: its messages would go, and its sequences be given out agai
 
 import pytest
 
+from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames._frame import make_record, seal
-from jetraft.store.frames.format import Kind
+from jetraft.store.frames.format import BlockHead, Identity, Kind, pack_block_head
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.opening import open_log
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.start import LogOptions
-from jetraft.store.port import Entry, HardState, HardStateLost
+from jetraft.store.model.ids import GroupId
+from jetraft.store.port import Entry, HardState, HardStateLost, StoreCorrupt
 from jetraft.store.stream.stream_store import StoreLimits
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of
-from tests.store.replica import GROUP, Replica
+from tests.store.replica import GROUP, IDENTITY, Replica
 
 ALONE = LogOptions(block_bytes_first=4096, block_bytes_max=4096, mode=RecoveryMode.SALVAGE, accept_lost_hard_state=True)
 ROOT = GROUP.parent.parent
@@ -92,3 +96,127 @@ def test_a_first_block_without_a_whole_entry_was_never_finished() -> None:
     replica.start()
     assert replica.log.last_index == 0
     assert replica.store.next_seq == 1
+
+
+def append(replica: Replica, term: int) -> None:
+    """An entry of a term that the log has promised."""
+    index = replica.log.last_index + 1
+    frame = seal(Kind.NOOP, index=index, term=term, incarnation=7, body=[])
+    replica.log.append([Entry(index=index, term=term, kind=Kind.NOOP, frame=frame)])
+    replica.settle()
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_ledger_that_knows_a_lower_term_than_the_log_is_older(*, is_alone: bool) -> None:
+    disk = disk_with_ledger()
+    ledger_of(disk, GROUP).close()
+    with_peers = LogOptions(block_bytes_first=4096, block_bytes_max=4096, mode=RecoveryMode.SALVAGE)
+    replica = Replica(disk, ALONE if is_alone else with_peers)
+    append(replica, term=1)
+    before = ledgers(disk)
+    replica.log.set_hard_state(HardState(term=4, vote=None))
+    append(replica, term=4)
+    last_index = replica.log.last_index
+    replica.log.close()
+    replica.log.place.ledger.close()
+    for path, content in zip(LEDGERS, before, strict=True):
+        disk.replace(path, content)
+
+    if not is_alone:
+        with pytest.raises(HardStateLost):
+            replica.opened()
+        return
+    log = replica.opened()
+    assert (log.last_index, log.hard_state.term) == (last_index, 4)
+
+
+@pytest.mark.parametrize("entries", ["of one block", "of the first block"])
+def test_a_block_with_one_batch_counts_though_the_ledger_is_older_and_no_second_mark_says_so(entries: str) -> None:
+    disk = disk_with_ledger()
+    ledger_of(disk, GROUP).close()
+    replica = Replica(disk, ALONE)
+    if entries == "of one block":
+        for number in range(10):
+            replica.publish([(b"s.a", b"", b"message %d" % number + bytes(300))])
+    before, blocks = ledgers(disk), len(replica.block_files())
+    while len(replica.block_files()) == blocks:
+        before = ledgers(disk)
+        replica.publish([(b"s.a", b"", b"message %d" % replica.store.next_seq + bytes(300))])
+    expected, next_seq = replica.found(), replica.store.next_seq
+
+    put_back(replica, before)
+
+    assert replica.store.next_seq == next_seq, "no sequence is given out again"
+    assert replica.found() == expected
+    replica.publish([(b"s.a", b"", b"one more")])
+    expected = replica.found()
+    replica.restart()
+    assert replica.found() == expected
+
+
+def test_a_checkpoint_above_the_end_of_a_log_shows_what_its_ledger_and_its_blocks_have_lost() -> None:
+    disk = disk_with_ledger()
+    ledger_of(disk, GROUP).close()
+    replica = Replica(disk, ALONE)
+    for number in range(3):
+        replica.publish([(b"s.a", b"", b"message %d" % number)])
+    before, blocks = ledgers(disk), replica.block_files()
+    for number in range(3, 9):
+        replica.publish([(b"s.a", b"", b"message %d" % number)])
+    replica.checkpoint()
+    next_seq = replica.store.next_seq
+    for name, content in blocks.items():
+        disk.replace(replica.log.place.log / name, content)
+
+    put_back(replica, before)
+
+    assert replica.store.next_seq >= next_seq, "no sequence is given out again"
+    lost = {seq for low, high in replica.store.lost() for seq in range(low, min(high, 9) + 1)}
+    assert replica.found().keys() | lost == set(range(1, 10))
+    assert lost
+
+
+@pytest.mark.parametrize("left", ["a checkpoint", "a block of another group", "nothing"])
+def test_a_log_without_its_blocks_is_not_begun_again_on_a_ledger_that_does_not_know_it(left: str) -> None:
+    disk = disk_with_ledger()
+    ledger = ledger_of(disk, GROUP)
+    before = ledgers(disk)
+    ledger.close()
+    replica = Replica(disk, ALONE)
+    for number in range(3):
+        replica.publish([(b"s.a", b"", b"message %d" % number)])
+    if left == "a checkpoint":
+        replica.checkpoint()
+    replica.log.close()
+    replica.log.place.ledger.close()
+    for path, content in zip(LEDGERS, before, strict=True):
+        disk.replace(path, content)
+    for name in replica.block_files():
+        disk.unlink(replica.log.place.log / name)
+        if left == "a block of another group":
+            foreign = Identity(node_id=IDENTITY.node_id, group_id=GroupId("S-R1F-elsewhere"), incarnation=9)
+            head = pack_block_head(BlockHead(serial=1, first_index=1, boundary_term=0), foreign)
+            disk.replace(replica.log.place.log / name, head + bytes(4096))
+
+    if left == "a block of another group":  # what it had is not known, and so is lost
+        assert replica.opened().lost
+        return
+    ledger = ledger_of(disk, GROUP)
+    ledger.is_outdated = left == "nothing"  # as the log of another group has shown
+    with pytest.raises(StoreCorrupt, match=r"no block exists|nothing here says|nothing says"):
+        open_log(ledger, GROUP, IDENTITY, BlockCache(), ALONE)
+
+
+def test_a_log_of_which_nothing_is_left_but_its_directory_is_not_begun_again_where_the_ledger_is_lost() -> None:
+    disk = disk_with_ledger()
+    replica = Replica(disk, ALONE)
+    replica.publish([(b"s.a", b"", b"acknowledged")])
+    replica.log.close()
+    replica.log.place.ledger.close()
+    for name in replica.block_files():
+        disk.unlink(replica.log.place.log / name)
+    for path in LEDGERS:
+        disk.unlink(path)
+    ledger = Ledger.open(disk, ROOT, [(IDENTITY.group_id, IDENTITY.incarnation)])
+    with pytest.raises(StoreCorrupt, match="nothing says what it had"):
+        open_log(ledger, GROUP, IDENTITY, BlockCache(), ALONE)
