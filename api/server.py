@@ -256,7 +256,7 @@ class Server:
             reactor=self.reactor,
             timers=self.timers,
             clock=self.clock,
-            clients=ClientDirectory(sessions=self.sessions, plane=self.plane, identity=self.identity),
+            clients=client_directory(self),
         )
         return open_jetstream(options, self.identity, self.accounts, place, self.say)
 
@@ -377,6 +377,17 @@ def secrets_of(cluster: ClusterOptions, of_routes: Sequence[bytes]) -> tuple[byt
     return (first, *(secret.encode() for secret in cluster.old_secrets))
 
 
+def client_directory(server: Server) -> ClientDirectory:
+    """Who asks for something."""
+    return ClientDirectory(
+        sessions=server.sessions,
+        plane=server.plane,
+        identity=server.identity,
+        sharing=server.shared.of,
+        leafnodes=server.leaf and server.leaf.status(server.plane),
+    )
+
+
 def join_nodes(server: Server) -> tuple[Any, Any]:
     """The routes of a member of a cluster, and what makes limits of accounts hold for that; None for another server."""
     if server.mesh is None:
@@ -437,7 +448,7 @@ async def serve_others(server: Server) -> None:
         return
     from jetraft.api.jetstream.without import JetStreamOfOthers  # noqa: PLC0415  only nodes of this kind
 
-    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, identity=server.identity)
+    clients = client_directory(server)
     await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.limits import QueueLimits
 
     MayWrite = Callable[[int, str, bytes], bool]
+    Describe = Callable[[int, str], Mapping[str, object]]
 
 log = logging.getLogger(__name__)
 
@@ -94,11 +95,11 @@ class ApiGateway:
         kick: Callable[[], None],
         accounts: LiveAccounts | None = None,
         server_name: str,
-        describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        describe: Describe = account_only,
         may_write: MayWrite = everything,
         limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
-        """`describe` says of a client, by its id, and its account what audit events tell of it.
+        """`describe` says what events tell of who asks, by its id and the account that is asked.
 
         `may_write` says whether a client may publish to all subjects of a pattern in an account.
         """
@@ -171,11 +172,14 @@ class ApiGateway:
 
     def on_batch(self, account: str, batch: bytes) -> None:
         """Take over a batch of an account's captured requests."""
+        is_audited = self._outboxes[account].has_interest(AUDITS, origin=MessageOrigin.ADVISORY)
         for capture in captures(batch):
-            captured = Captured.of(account, capture)
-            found = find(captured.subject)
+            found = find(capture.subject)
             if found is None:
                 continue  # see dispatch: an unknown API is not answered
+            is_named = is_audited or found.operation.kind in NAMED
+            asker = self._describe(capture.origin, account) if is_named else None
+            captured = Captured.of(account, capture, asker)
             if not self.has_legacy_api and found.operation.pattern.startswith(OF_2020):
                 continue
             is_of_cluster = found.operation.pattern.startswith(OF_CLUSTER)
@@ -276,20 +280,25 @@ class ApiGateway:
         if is_late(job, trio.current_time()):
             self._count_refused(len(job.asked), captured.account)
             return error_json(operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
-        is_named, account = operation.kind in NAMED, captured.account
+        account = captured.account
         request = ForwardedRequest(
             account=account,
             owner=operation.owner,
             stream=job.found.names[0] if operation.owner is Owner.STREAM else "",
             repeatable=operation.repeatable,
             subject=captured.subject,
-            hdr=with_client(captured.hdr, self._describe(captured.client, account)) if is_named else captured.hdr,
+            hdr=with_client(captured.hdr, self._asker(captured)) if operation.kind in NAMED else captured.hdr,
             payload=captured.payload,
         )
         try:
             return await self._service.forwarder.answer(request, on_wait=slot.release)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
+
+    def _asker(self, captured: Captured) -> Mapping[str, object]:
+        if captured.asker is not None:
+            return captured.asker
+        return self._describe(captured.client, captured.account)
 
     async def _send_in_parts(self, job: Job, body: bytes) -> None:
         """Answer a request that many may have sent: the others are served in between."""
@@ -309,7 +318,7 @@ class ApiGateway:
             if body and self._outboxes[account].has_interest(AUDITS, origin=MessageOrigin.ADVISORY):
                 self._service.advisories.of(account).api_audit(
                     server=self._server_name,
-                    client=partial(self._describe, captured.client, account),
+                    client=partial(self._asker, captured),
                     subject=captured.subject,
                     request=captured.payload,
                     response=body,
@@ -369,7 +378,7 @@ class JetStreamGateway(ApiGateway):
         calls: PromptCalls | None = None,
         accounts: LiveAccounts | None = None,
         server_name: str,
-        describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        describe: Describe = account_only,
         may_write: MayWrite = everything,
         limits: QueueLimits = NO_LIMITS.queues,
         strict: bool = True,

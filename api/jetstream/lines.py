@@ -22,7 +22,7 @@ from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from jetraft.api.jetstream.dispatch import Found
     from jetraft.cluster.capture._capture import Capture
@@ -55,7 +55,10 @@ READS: Final = INFOS | {_R.STREAM_MSG_GET}
 
 @attrs.frozen(kw_only=True, slots=True)
 class Captured:
-    """One captured message. `client` is the id of its connection, 0 when it has none on this node."""
+    """One captured message. `client` is the id of its connection, 0 when it has none on this node.
+
+    `asker` describes who sent it, where an event will say so: by the time of an answer the connection may be gone.
+    """
 
     account: str
     subject: bytes
@@ -63,9 +66,10 @@ class Captured:
     hdr: bytes
     payload: bytes
     client: int = 0
+    asker: Mapping[str, object] | None = attrs.field(default=None, eq=False)
 
     @classmethod
-    def of(cls, account: str, capture: Capture) -> Captured:
+    def of(cls, account: str, capture: Capture, asker: Mapping[str, object] | None = None) -> Captured:
         """A copy that does not keep the batch alive while it waits."""
         return cls(
             account=account,
@@ -74,6 +78,7 @@ class Captured:
             hdr=capture.hdr,
             payload=capture.payload,
             client=capture.origin,
+            asker=asker,
         )
 
     @property

@@ -39,20 +39,26 @@ class LeafPages:
 
     def sessions(self) -> Iterator[Session]:
         """Those that are open, as /connz shows them beside clients: one that this server made has no name there."""
-        for link in self.leafnodes.links.values():
-            if not link.admitted or link.peer is None:
-                continue
-            peer = link.peer if link.remote is None else LeafPeer()
-            yield Session(
-                cid=link.cid,
-                ip=link.ip,
-                port=link.port,
-                start_unix_ns=link.start_unix_ns,
-                options=ConnectOptions(name=peer.name, version=peer.version),
-                verdict=attrs.evolve(link.verdict or Verdict(), account=link.account),
-                tls=link.tls,
-                proxy_key=link.proxy_key,
-            )
+        for cid in self.leafnodes.links:
+            if (session := self.session_of(cid)) is not None:
+                yield session
+
+    def session_of(self, cid: int) -> Session | None:
+        """One of them."""
+        link = self.leafnodes.links.get(cid)
+        if link is None or not link.admitted or link.peer is None:
+            return None
+        peer = link.peer if link.remote is None else LeafPeer()
+        return Session(
+            cid=link.cid,
+            ip=link.ip,
+            port=link.port,
+            start_unix_ns=link.start_unix_ns,
+            options=ConnectOptions(name=peer.name, version=peer.version),
+            verdict=attrs.evolve(link.verdict or Verdict(), account=link.account),
+            tls=link.tls,
+            proxy_key=link.proxy_key,
+        )
 
     def counts(self) -> Counter[str]:
         """How many each account has."""

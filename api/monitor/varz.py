@@ -45,6 +45,9 @@ class LeafStatus(Protocol):
     def sessions(self) -> Iterator[Session]:
         """Those that are open, as /connz shows them beside clients."""
 
+    def session_of(self, cid: int) -> Session | None:
+        """One of them, if it is open."""
+
     def counts(self) -> Counter[str]:
         """How many each account has."""
 

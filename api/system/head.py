@@ -6,6 +6,8 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.config.feature_flags import flags_in_force
+from jetraft.api.exchange.values import Sharing, SharingKind
+from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.store.model.clock import Clock
@@ -85,19 +87,37 @@ def client_info(
 
 @attrs.frozen(kw_only=True, eq=False)
 class ClientDirectory:
-    """Describes clients by their ids, for JetStream's audit events."""
+    """Describes who asks, by the id of the connection, for JetStream's audit events."""
 
     sessions: Sessions
     plane: Plane
     identity: ServerIdentity
+    sharing: Callable[[str], Sharing]  # of an account
+    leafnodes: LeafStatus | None = None
 
     def describe(self, cid: int, account: str) -> dict[str, Any]:
-        """A client; one that has left, or whose request came from another node, is its account alone."""
+        """A client or a leaf node; one that has left, or whose request came from another node, is its account alone.
+
+        Of one that asks through an import the exporter is told the account, and the rest where all that is imported
+        from it is shared.
+        """
         session, counters = self.sessions.by_cid.get(cid), self.plane.connection(cid)
-        if session is None or counters is None or session.account != account:
-            return {"acc": account}
-        found = client_info(session, name_of=str, rtt_ns=counters["rtt_ns"])
-        del found["name_tag"]
-        kind = {key: found.pop(key) for key in ("kind", "client_type")}
         cluster = {"cluster": self.identity.cluster_name} if self.identity.cluster_name else {}
-        return found | {"server": self.identity.server_name} | cluster | kind
+        here: dict[str, Any] = {"server": self.identity.server_name} | cluster
+        kind = {"kind": "Client", "client_type": session.client_type} if session is not None else {"kind": "Leafnode"}
+        if session is None and self.leafnodes is not None and (session := self.leafnodes.session_of(cid)) is not None:
+            here = {"server": session.options.name} | cluster
+        if session is None or counters is None:
+            return {"acc": account}
+        rtt_ns = counters["rtt_ns"]
+        if session.account != account and not self._shares(session.account, account):
+            return {"acc": session.account, "svc": account, **({"rtt": rtt_ns} if rtt_ns else {})} | here
+        found = client_info(session, name_of=str, rtt_ns=rtt_ns)
+        for key in ("name_tag", "kind", "client_type"):
+            del found[key]
+        return found | ({"svc": account} if session.account != account else {}) | here | kind
+
+    def _shares(self, importer: str, exporter: str) -> bool:
+        imports = [one for one in self.sharing(importer).imports if one.kind is SharingKind.SERVICE]
+        shared = [one.share for one in imports if one.account == exporter]
+        return bool(shared) and all(shared)
