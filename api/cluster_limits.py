@@ -23,6 +23,7 @@ import attrs
 import trio
 
 from jetraft.api.exchange.setup import SharedAccounts
+from jetraft.api.exchange.values import NO_LIMIT
 from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
@@ -108,6 +109,7 @@ class ClusterLimits:
     sessions: Sessions
     shared: SharedAccounts
     leafs: LeafPlaces | None
+    are_leafs_limited: bool  # by tokens; what a configuration says of them has no effect, as in nats-server
     _limited: set[str] = attrs.field(factory=set, init=False)
     _said: dict[NodeId, dict[str, _Said]] = attrs.field(factory=dict, init=False)  # by the others
     _listeners: dict[NodeId, _Listener] = attrs.field(factory=dict, init=False)
@@ -156,6 +158,11 @@ class ClusterLimits:
         connections = {name: self.plane.account(name).statistics()["connections"] for name in accounts}
         return {name: (max(0, count - leafs[name]), accepted[name]) for name, count in connections.items()}
 
+    def _most(self, account: str) -> Counts:
+        """The limits of an account. Negative: none."""
+        limits = self.shared.of(account).limits
+        return limits.max_connections, limits.max_leafnodes if self.are_leafs_limited else NO_LIMIT
+
     def _on_admitted(self, session: Session) -> None:
         self._on_counted(session.account)
 
@@ -170,8 +177,7 @@ class ClusterLimits:
 
     def _on_changed(self, account: str) -> None:
         """An account has other limits, or none."""
-        limits = self.shared.of(account).limits
-        if limits.max_connections >= 0 or limits.max_leafnodes >= 0:
+        if max(self._most(account)) >= 0:
             self._limited.add(account)
             self._on_counted(account)
             self._make_room((account,))
@@ -261,9 +267,7 @@ class ClusterLimits:
         """Close those of this node that are too many of these accounts."""
         over = {}
         for account, here in self._here(accounts).items():
-            limits = self.shared.of(account).limits
-            there = self.elsewhere(account)
-            most = (limits.max_connections, limits.max_leafnodes)
+            there, most = self.elsewhere(account), self._most(account)
             surplus = [
                 mine + others - limit if limit >= 0 and mine and others else 0
                 for mine, others, limit in zip(here, there, most, strict=True)

@@ -405,6 +405,7 @@ def join_nodes(server: Server) -> tuple[Any, Any]:
         sessions=server.sessions,
         shared=server.shared,
         leafs=server.leaf and server.leaf.leafnodes,
+        are_leafs_limited=server.registry is not None,
     )
     limits.start()
     if server.leaf is not None:
