@@ -8,6 +8,7 @@ calls of one publish in their order.
 """
 
 import argparse
+import itertools
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from tests.harness.raw import RawClient
 
 WARM_UP = 200
 ANSWER = "AckSending.send"  # one for each publish
-SERVER = '''
+SERVER = """
 import os, runpy, signal, sys
 calls = []
 def note(frame, event, _argument):
@@ -40,7 +41,7 @@ def end(*_):
 signal.signal(signal.SIGWINCH, begin)
 signal.signal(signal.SIGURG, end)
 runpy.run_module("jetraft", run_name="__main__")
-'''
+"""
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         calls = calls_of(Path(directory), given.publishes)
     answers = [place for place, call in enumerate(calls) if call.endswith(ANSWER)]
-    rounds = [calls[begin:end] for begin, end in zip(answers, answers[1:], strict=False)]
+    rounds = [calls[begin:end] for begin, end in itertools.pairwise(answers)]
     typical = sorted(rounds, key=len)[len(rounds) // 2]
     if given.way:
         print("\n".join(typical))
