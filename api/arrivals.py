@@ -17,11 +17,11 @@ import attrs
 
 from jetraft.api.interfaces import payer_of
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import CONNECTION_REFUSED, CONNECTIONS_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.auth.log_budget import LogBudget
     from jetraft.store.model.clock import Clock
 
 PER_ADDRESS_MAX: Final = 1024  # as many passwords of one address wait to be hashed (auth/hashing.py)
@@ -52,7 +52,6 @@ class ArrivalPlaces:
     """The places of all listeners for clients, WebSocket and leaf nodes. `attach` comes before the first connection."""
 
     clock: Clock
-    log: LogBudget
     per_address_max: int = PER_ADDRESS_MAX  # 0: no bound
     waited: int = 0  # connections that have been in line
     refused: int = 0  # for which there was no room in it, or that waited too long
@@ -111,7 +110,7 @@ class ArrivalPlaces:
             self._refuse(ip, drop, "too many wait")
             return
         if ip not in self._by_address:
-            self.log.line(f"{ip} - {self.per_address_max} connections are not logged in, the next ones wait")
+            CONNECTIONS_WAIT.log(address=ip, count=self.per_address_max)
         waiting = ConnectionInLine(ip, self.clock.mono_ns() + WAIT_NS, begin, drop)
         self._line.append(waiting)
         self._by_address.setdefault(ip, deque()).append(waiting)
@@ -178,7 +177,7 @@ class ArrivalPlaces:
 
     def _refuse(self, ip: str, drop: Callable[[], None], why: str) -> None:
         self.refused += 1
-        self.log.line(f"{ip} - connection closed: {why}")
+        CONNECTION_REFUSED.log(client=ip, reason=f"connection closed: {why}")
         drop()
 
     def statistics(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ import trio
 
 from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+from jetraft.store.model.events import CUT_OFF, CUT_OFF_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class CutOffClients:
             self._since_ns = None
             if self.is_told:
                 self.is_told = self.sessions.lame_duck = False
-                self.say.info("The cluster is reached again: clients may stay on this server")
+                CUT_OFF_ENDED.log()
             return
         if self._since_ns is None:
             self._since_ns = now_ns
@@ -78,10 +79,7 @@ class CutOffClients:
         self.is_told = self.sessions.lame_duck = True
         sessions = list(self.sessions.by_cid.items())
         since_s = (self.clock.mono_ns() - (self._since_ns or 0)) / NS_PER_S
-        self.say.warning(
-            f"This server has reached no majority of its cluster for {since_s:.1f} s:"
-            f" {len(sessions)} clients are told to reconnect elsewhere"
-        )
+        CUT_OFF.log(seconds=round(since_s, 1), clients=len(sessions))
         for cid, session in sessions:
             if session.options.protocol:
                 self.plane.write(cid, self.sessions.info(session))

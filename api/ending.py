@@ -20,6 +20,7 @@ from jetraft.api.reasons import Reason
 from jetraft.api.session import Sessions
 from jetraft.api.system.events import SystemEvents
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import LAME_DUCK, SERVER_STOPPING
 
 STEP_DOWN_S = 5.0  # the longest wait for other nodes to lead the groups; a thousand groups take about 2 s
 STEP_DOWN_POLL_S = 0.01
@@ -46,7 +47,7 @@ class Ending:
             ducks = 0
             async for number in signals:
                 if number in (signal.SIGTERM, signal.SIGINT):
-                    self.say.info(f"Initiating Shutdown... ({signal.Signals(number).name})")
+                    SERVER_STOPPING.log(signal=signal.Signals(number).name)
                     nursery.cancel_scope.cancel()
                     break
                 if number == signal.SIGUSR2 and not ducks:
@@ -85,7 +86,7 @@ class Ending:
     async def _lame_duck(self, done: trio.CancelScope) -> None:
         """Accept no new client, tell clients to reconnect elsewhere, and close them a few at a time."""
         options = self.options
-        self.say.info("Entering lame duck mode, stop accepting new clients")
+        LAME_DUCK.log()
         for listener in self.listeners:
             listener.close()
         self.sessions.lame_duck = True

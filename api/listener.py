@@ -15,6 +15,7 @@ import trio
 from jetraft.api.interfaces import WILDCARDS, client_ip, join_host_port
 from jetraft.api.reasons import Reason
 from jetraft.api.session import Session, Sessions
+from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
@@ -26,6 +27,7 @@ BACKLOG = 1024
 ACCEPTS_PER_WAKE = 64  # bounded, so that many new connections do not delay the others
 TLS_ACCEPTS_PER_WAKE = 16  # each makes OpenSSL's objects for a connection
 ACCEPT_RETRY_S = 0.1  # the pause when the process is out of descriptors, as in Go's net/http
+TOO_MANY = "maximum connections exceeded"
 MAXIMUM_CONNECTIONS_EXCEEDED = b"-ERR 'maximum connections exceeded'\r\n"
 
 
@@ -142,6 +144,7 @@ class ClientListener:
             return
         self.plane.write(cid, self.sessions.info(session))
         if is_full:
+            CONNECTION_REFUSED.log(client=session.title, reason=TOO_MANY)
             self.plane.close(cid, Reason.CLIENT_CLOSED, MAXIMUM_CONNECTIONS_EXCEEDED)
         else:
             self.sessions.add(session)

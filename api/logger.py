@@ -1,21 +1,30 @@
-"""Log lines in nats-server's format, which tools parse: `[pid] 2026/01/02 03:04:05.000000 [INF] text`."""
+"""Log lines in nats-server's format, which tools parse: `[pid] 2026/01/02 03:04:05.000000 [INF] text`.
+
+With `log_format: logfmt` or `json` they have the forms of api/log_forms.py.
+"""
 
 import logging
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 import attrs
 
-from jetraft.api.config.options import Options
+from jetraft.api.config.options import TEXT, Options
 from jetraft.api.created_files import made_with
+from jetraft.api.log_budget import LogBudget
 from jetraft.api.syslog import Syslog, open_syslog
-from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.events import BURST, KINDS, LINES_LEFT_OUT, PER_HOUR, Event, Field
 from jetraft.store.model.file_modes import LOG_FILE
 
+LINE_CHARS_MAX: Final = 8192  # a control line may be longer than is worth reading
+TEMPLATE_CHARS_MAX: Final = 80  # of a line that is no event: so much of its template says which one it is
+LABELS: Final = ((logging.ERROR, "ERR"), (logging.WARNING, "WRN"), (logging.INFO, "INF"), (0, "DBG"))
 ESCAPES: Final = {  # what moves a terminal's cursor or begins another line; a tab does neither
     ord("\r"): "\\r",
     ord("\n"): "\\n",
@@ -28,6 +37,7 @@ class Logger:
     """Writes lines to one stream, or to syslog, debug lines only with `debug_on`."""
 
     stream: TextIO = attrs.field(factory=lambda: sys.stderr)
+    form: str = TEXT
     with_time: bool = True
     utc: bool = False
     debug_on: bool = False
@@ -38,9 +48,21 @@ class Logger:
     files_max: int = 0  # files to keep, with the one in use; 0: all
     lines: int = 0
 
-    def _write(self, label: str, text: str) -> None:
+    def write(self, label: str, text: str, event: str = "", fields: Mapping[str, Field] | None = None) -> None:
+        """Write a line, of an event with its fields, if lines of this level are on."""
+        if (label == "DBG" and not self.debug_on) or (label == "TRC" and not self.trace_on):
+            return
         printable = text.translate(ESCAPES)
         self.lines += 1
+        if self.form != TEXT:
+            from jetraft.api.log_forms import formed  # noqa: PLC0415  only servers with another form pay for it
+
+            line = formed(self.form, label, text, event, fields or {})
+            if self.syslog is not None:
+                self.syslog.write(label, line)
+            else:
+                self._put(line + "\n")
+            return
         if self.syslog is not None:
             self.syslog.write(label, printable)
             return
@@ -49,37 +71,38 @@ class Logger:
             seconds, nanoseconds = divmod(time.time_ns(), NS_PER_S)
             moment = time.gmtime(seconds) if self.utc else time.localtime(seconds)
             stamp = f"{time.strftime('%Y/%m/%d %H:%M:%S', moment)}.{nanoseconds // 1000:06d} "
+        self._put(f"[{os.getpid()}] {stamp}[{label}] {printable}\n")
+
+    def _put(self, line: str) -> None:
         # One write per line, so that lines of several processes in one file are not mixed.
-        self.stream.write(f"[{os.getpid()}] {stamp}[{label}] {printable}\n")
+        self.stream.write(line)
         self.stream.flush()
         if self.size_limit_bytes and self.path and self.stream.tell() > self.size_limit_bytes:
             self._rotate()
 
     def info(self, text: str) -> None:
         """Log an expected event."""
-        self._write("INF", text)
+        self.write("INF", text)
 
     def warning(self, text: str) -> None:
         """Log something that an operator should check."""
-        self._write("WRN", text)
+        self.write("WRN", text)
 
     def error(self, text: str) -> None:
         """Log a failure that was handled."""
-        self._write("ERR", text)
+        self.write("ERR", text)
 
     def fatal(self, text: str) -> None:
         """Log why the server stops."""
-        self._write("FTL", text)
+        self.write("FTL", text)
 
     def debug(self, text: str) -> None:
         """Log a detail for debugging, if debug lines are on."""
-        if self.debug_on:
-            self._write("DBG", text)
+        self.write("DBG", text)
 
     def trace(self, text: str) -> None:
         """Log a line of the protocol, if they are on."""
-        if self.trace_on:
-            self._write("TRC", text)
+        self.write("TRC", text)
 
     def reopen(self) -> None:
         """Open the log file again after it was renamed (SIGUSR1). Raises OSError; the old file stays in use then."""
@@ -136,6 +159,7 @@ def open_logger(options: Options) -> Logger:
     return Logger(
         stream=sys.stderr if target is None or isinstance(target, Syslog) else target,
         syslog=target if isinstance(target, Syslog) else None,
+        form=options.log_format,
         with_time=options.logtime,
         utc=options.logtime_utc,
         debug_on=options.debug,
@@ -146,23 +170,72 @@ def open_logger(options: Options) -> Logger:
     )
 
 
-class LogBridge(logging.Handler):
-    """Writes records of the standard `logging`, which the lower layers use, to the server's log."""
+class GroupNames(Protocol):
+    """Who knows the streams of Raft groups. Implemented by api/jetstream/node.py."""
 
-    def __init__(self, logger: Logger) -> None:
+    def stream_of_group(self, group_id: str) -> tuple[str, str] | None:
+        """Account and name; None for a group that is of no stream here."""
+
+
+class LogBridge(logging.Handler):
+    """Writes records of the standard `logging`, which all layers use, to the server's log, and counts events.
+
+    The lines of each kind have a limit (api/log_budget.py), but for debug lines. Events of Raft groups get account and
+    stream as fields, where there is JetStream.
+    """
+
+    def __init__(self, logger: Logger, clock: Clock) -> None:
         super().__init__()
         self._say = logger
+        self.budget = LogBudget(clock)
+        self.events: dict[str, int] = dict.fromkeys(
+            (kind.name for kind in KINDS), 0
+        )  # since the start, with those left out
+        self._groups: GroupNames | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as one line at the nearest level."""
-        text = record.getMessage()
+        """Write a record as one line at the nearest level, or count it as left out."""
+        event = record.msg if isinstance(record.msg, Event) else None
+        if event is not None:
+            kind = event.kind
+            self.events[kind.name] += 1
+            if kind is not LINES_LEFT_OUT and not self.budget.admits(kind.name, kind.burst, kind.per_hour):
+                return
+        elif record.levelno >= logging.INFO and not self.budget.admits(
+            f"{record.name}: {record.msg!s:.{TEMPLATE_CHARS_MAX}}", BURST, PER_HOUR
+        ):
+            return
+        if event is None:
+            self._write(record, record.getMessage())
+        else:
+            fields, shown = self._fields(event)
+            self._write(record, event.told(shown), event.kind.name, fields)
+
+    def follow(self, groups: GroupNames | None) -> None:
+        """Name the streams of groups from now on."""
+        self._groups = groups
+
+    def tell_left_out(self) -> None:
+        """Say how many lines of each kind were left out, when that is due."""
+        for kind, count in self.budget.take_left_out():
+            LINES_LEFT_OUT.log(kind=kind, count=count)
+
+    def _fields(self, event: Event) -> tuple[dict[str, Field], dict[str, Field]]:
+        """The fields of an event, and as its text shows them: a group by the stream that it is of."""
+        if event.kind.only_text:
+            return {name: one for name, one in event.fields.items() if name not in event.kind.only_text}, event.fields
+        group = event.fields.get("group")
+        found = None if group is None or self._groups is None else self._groups.stream_of_group(str(group))
+        if found is None:
+            return event.fields, event.fields
+        account, stream = found
+        named = {**event.fields, "account": account, "stream": stream}
+        return named, {**event.fields, "group": f"stream {account} > {stream}"}
+
+    def _write(
+        self, record: logging.LogRecord, text: str, event: str = "", fields: Mapping[str, Field] | None = None
+    ) -> None:
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"
-        if record.levelno >= logging.ERROR:
-            self._say.error(text)
-        elif record.levelno >= logging.WARNING:
-            self._say.warning(text)
-        elif record.levelno >= logging.INFO:
-            self._say.info(text)
-        else:
-            self._say.debug(text)
+        label = next(label for level, label in LABELS if record.levelno >= level)
+        self._say.write(label, text[:LINE_CHARS_MAX], event, fields)

@@ -13,10 +13,17 @@ import attrs
 from jetraft.api.auth.authenticator import Authenticator
 from jetraft.api.auth.granting import Grants
 from jetraft.api.auth.hashing import PasswordChecks
-from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.nkeys import signed, signed_by_one
 from jetraft.api.auth.rules import AuthRules, CalloutRules
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
+from jetraft.api.auth.verdicts import (
+    ConnectionFacts,
+    Credentials,
+    LoginRefusal,
+    Outcome,
+    SlowCheck,
+    Verdict,
+    log_refusal,
+)
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.auth.violations import texts
 from jetraft.api.config.options import Options
@@ -29,6 +36,7 @@ from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import mapped_user
 from jetraft.api.websocket.facts import with_cookies
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import CONNECTION_REFUSED, PERMISSION_DENIED
 from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
@@ -90,7 +98,6 @@ class Logins:
     on_account_changed: "Signal[[str, AccountClaims | None]]" = attrs.field(factory=Signal, init=False)
     authenticator: Authenticator = attrs.field(init=False)
     web_authenticator: Authenticator = attrs.field(init=False)
-    log: LogBudget = attrs.field(init=False)
     _plane: Plane | None = None
     _reactor: Reactor | None = None
 
@@ -98,7 +105,6 @@ class Logins:
         self.follow_rules()
         if self.lookups is not None:
             self.verifications = self.lookups.verifications  # one line
-        self.log = LogBudget(self.say.error, self.sessions.clock)
         if self.authenticator.rules.has_plain_password:
             self.say.warning("Plaintext passwords detected, use nkeys or bcrypt")
 
@@ -263,7 +269,7 @@ class Logins:
         said, logged = texts(kind, subject, queue, sid)
         session = self.sessions.by_cid.get(cid)
         if session is not None:
-            self.log.line(f"{session.title} - {logged}")
+            PERMISSION_DENIED.log(client=session.title, violation=logged)
         return f"-ERR '{said}'\r\n".encode("utf-8", "replace")
 
     def _hashed(self, cid: int, document: dict[str, Any], check: SlowCheck, *, same: bool) -> None:
@@ -344,6 +350,8 @@ class Logins:
 
     def _admit(self, session: Session, options: ConnectOptions, verdict: Verdict) -> ConnectOptions:
         if self._is_full(session, verdict):
+            reason = f"maximum connections exceeded - Account:{verdict.account}"
+            CONNECTION_REFUSED.log(client=session.title, reason=reason)
             return TOO_MANY
         granted = self.grants.of(verdict.permissions)
         options = attrs.evolve(
@@ -363,8 +371,7 @@ class Logins:
     def _refuse(
         self, session: Session, offered: Credentials, why: str, reason: Reason = Reason.AUTHENTICATION_FAILURE
     ) -> ConnectOptions:
-        self.say.debug(f"{session.title} - {why}")
-        self.log.line(f"{session.title} - authentication error{offered.named}")
+        log_refusal(session.title, session.ip, offered, why)
         session.named, session.options = offered.user or offered.nkey, options_of(session.document or {})
         return ConnectOptions(error=AUTHORIZATION_VIOLATION, close_reason=reason)
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.listener import MAXIMUM_CONNECTIONS_EXCEEDED, ClientListener
 from jetraft.api.proxy_header import BYTES_MAX, ProxyHeaderError, missing, parse_header
 from jetraft.api.reasons import Reason
 from jetraft.api.session import Session
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,6 @@ class ProxiedListener(ClientListener):
     """Accepts connections that may begin with a header of the PROXY protocol."""
 
     call_at: Callable[[int, Callable[[], None]], Handle] = attrs.field(kw_only=True)
-    log: LogBudget = attrs.field(kw_only=True)
 
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
         try:
@@ -145,7 +144,7 @@ class ProxiedListener(ClientListener):
         session = applicant.session
         self._forget(applicant)
         address = join_host_port(session.ip, session.port)
-        self.log.line(f"Error reading PROXY protocol header from {address}: {why}")
+        CONNECTION_REFUSED.log(client=address, reason=f"Error reading PROXY protocol header from {address}: {why}")
         self.plane.close(session.cid, Reason.PROTOCOL_VIOLATION)
 
     def _forget(self, applicant: Applicant) -> None:
@@ -155,7 +154,4 @@ class ProxiedListener(ClientListener):
 
 def proxied_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients | None) -> ProxiedListener:
     """The listener for clients."""
-    log = LogBudget(parts.say.warning, parts.clock)
-    return ProxiedListener(
-        sock, parts.plane, parts.reactor, parts.sessions, parts.clock, tls, call_at=parts.call_at, log=log
-    )
+    return ProxiedListener(sock, parts.plane, parts.reactor, parts.sessions, parts.clock, tls, call_at=parts.call_at)

@@ -39,6 +39,7 @@ from jetraft.api.login import Logins
 from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
+from jetraft.api.monitor.pages import Pages
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.certificates import certificates_of
@@ -53,11 +54,13 @@ from jetraft.api.timers import TrioTimers
 from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer
+from jetraft.store.model.events import SERVER_READY, SERVER_STOPPED
 from jetraft.store.model.versioning import SERVER_VERSION
 
 SERVER_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 SERVER_ID_CHARS = 55  # as a public nkey of a server: N and 55 base-32 digits
 DESCRIPTORS_LOOK_S = 5.0
+LEFT_OUT_LOOK_S = 10.0
 
 
 def new_server_id() -> str:
@@ -81,17 +84,24 @@ def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Call
         sys.stderr.write(f"jetraft: cannot open log file {options.log_file}: {error.strerror}\n")
         return 1
     level = logging.DEBUG if options.debug else logging.INFO
-    logging.basicConfig(handlers=[LogBridge(say)], level=level, force=True)
-    return Server(options, say, reread, at_ready).run()
+    bridge = LogBridge(say, SystemClock())
+    logging.basicConfig(handlers=[bridge], level=level, force=True)
+    return Server(options, say, bridge, reread, at_ready).run()
 
 
 class Server:
     """One server process."""
 
     def __init__(
-        self, options: Options, say: Logger, reread: Callable[[], Options] | None, at_ready: Callable[[], None]
+        self,
+        options: Options,
+        say: Logger,
+        bridge: LogBridge,
+        reread: Callable[[], Options] | None,
+        at_ready: Callable[[], None],
     ) -> None:
         self.options = options
+        self.bridge = bridge
         self.at_ready = at_ready
         self.reread = reread
         self.say = say
@@ -125,7 +135,7 @@ class Server:
         if self._exit_status == 0:
             hold_sockets()
             self.reactor.close_all(Reason.SERVER_SHUTDOWN)  # the last thing: who sees it may start the next server
-            self.say.info("Server Exiting..")
+            SERVER_STOPPED.log()
         self.say.close()
         return self._exit_status
 
@@ -155,7 +165,7 @@ class Server:
         lookups = build_lookups(options, self.registry, self.clock, self.say)
         callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
-        self.tracer = Tracer(self.sessions, self.logins.log.line, self.registry)
+        self.tracer = Tracer(self.sessions, self.registry)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
@@ -174,7 +184,20 @@ class Server:
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes, self.limits = join_nodes(self)
         self.jetstream = self._build_jetstream()
-        self.pages = build_pages(
+        self.pages = self._build_pages()
+        self.monitor = open_monitor(options, self.pages, parts)
+        self.reloader = make_reloader(self)
+        self.system = SystemAccount.build(
+            pages=self.pages,
+            sessions=self.sessions,
+            reactor=self.reactor,
+            accounts=self.accounts,
+            reload_configuration=self.reloader.reload,
+        )
+        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
+
+    def _build_pages(self) -> Pages:
+        return build_pages(
             identity=self.identity,
             sessions=self.sessions,
             reactor=self.reactor,
@@ -186,17 +209,8 @@ class Server:
             leafnodes=self.leaf and self.leaf.status(self.plane),
             started_unix_ns=self.started_unix_ns,
             started_mono_ns=self.started_mono_ns,
+            events=self.bridge.events,
         )
-        self.monitor = open_monitor(options, self.pages, parts)
-        self.reloader = make_reloader(self)
-        self.system = SystemAccount.build(
-            pages=self.pages,
-            sessions=self.sessions,
-            reactor=self.reactor,
-            accounts=self.accounts,
-            reload_configuration=self.reloader.reload,
-        )
-        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
         web = self.options.websocket
@@ -293,6 +307,7 @@ class Server:
                 if self.leaf is not None:
                     await nursery.start(self.leaf.run, self.plane, self.reactor, self.mesh, self.jetstream)
                 nursery.start_soon(self._housekeeping)
+                nursery.start_soon(self._tell_left_out)
                 nursery.start_soon(self.logins.run, self.plane, self.reactor)
                 if self.claims is not None:
                     nursery.start_soon(self.claims.run)
@@ -303,7 +318,7 @@ class Server:
                 say.info(f"Listening for client connections on {join_host_port(options.host, self.sessions.port)}")
                 log_start(options, say)
                 self.write_files()
-                say.info("Server is ready")
+                SERVER_READY.log()
                 self.at_ready()
                 let_through()
                 if self.jetstream is not None:
@@ -343,6 +358,12 @@ class Server:
                 **({"cluster": ("nats", routes.host, routes.port)} if routes is not None else {}),
             }
         )
+
+    async def _tell_left_out(self) -> None:
+        self.bridge.follow(self.jetstream)
+        while True:
+            await trio.sleep(LEFT_OUT_LOOK_S)
+            self.bridge.tell_left_out()
 
     async def _watch_descriptors(self) -> None:
         while True:

@@ -17,7 +17,6 @@ import orjson
 
 from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.auth.deadlines import AuthDeadlines
-from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.rules import STANDARD, WEBSOCKET
 from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.options import Options
@@ -28,6 +27,7 @@ from jetraft.api.tls.facts import TlsState, info_fields
 from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
 from jetraft.cluster.memory_budget import MemoryBudget, Shortage
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.events import READ_ERROR, SLOW_CONSUMER
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -147,8 +147,6 @@ class Sessions:
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     tls_not_after: str = ""  # when the listener's certificate ends
     web_tls_not_after: str = ""
-    read_errors: LogBudget = attrs.field(init=False)
-    slow_consumers: LogBudget = attrs.field(init=False)
     on_admitted: Signal[[Session]] = attrs.field(factory=Signal, init=False)
     on_ended: Signal[[Closed]] = attrs.field(factory=Signal, init=False)
     closed: deque[Closed] = attrs.field(init=False)  # the last ones
@@ -158,13 +156,10 @@ class Sessions:
     web_deadlines: AuthDeadlines = attrs.field(init=False)  # a listener for WebSocket may give another time
 
     def __attrs_post_init__(self) -> None:
-        self.read_errors = LogBudget(log.error, self.clock)
-        self.slow_consumers = LogBudget(log.warning, self.clock, SLOW_LINES_PER_S)
         web = self.options.websocket
         web_timeout_ns = web.auth_timeout_ns if web is not None else 0
         self.closed = deque(maxlen=self.options.max_closed_clients)
-        log_budget = LogBudget(log.warning, self.clock)
-        self.arrivals = ArrivalPlaces(self.clock, log_budget, self.options.max_unauthenticated_per_address)
+        self.arrivals = ArrivalPlaces(self.clock, self.options.max_unauthenticated_per_address)
         over, timeout_ns = self.arrivals.leave, self.options.auth_timeout_ns
         self.deadlines = AuthDeadlines(timeout_ns, self.clock, over)
         self.web_deadlines = AuthDeadlines(web_timeout_ns or timeout_ns, self.clock, over)
@@ -215,11 +210,11 @@ class Sessions:
         if session is None or counters is None:
             return
         if "read_error" in counters:
-            self.read_errors.line(f"{session.title} - read error: {counters['read_error']}")
+            READ_ERROR.log(client=session.title, error=counters["read_error"])
         why = Reason(reason)
         if why in SLOW:
             count = sum(self.ended[each] for each in SLOW) + 1
-            self.slow_consumers.line(f"{session.title} - {TEXTS[why]}: closed; {count} slow consumers since the start")
+            SLOW_CONSUMER.log(client=session.title, reason=TEXTS[why], count=count)
         log.debug("%s - Client connection closed: %s", session.title, TEXTS.get(why, "Unknown"))
         session.document = None
         now_ns, mono_ns = self.clock.unix_ns(), self.clock.mono_ns()

@@ -7,6 +7,7 @@ says then what became of the message. Texts and fields are those of nats-server 
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,8 +32,10 @@ from jetraft.store.model.gotime import format_time
 from jetraft.store.model.subject import valid_publish_subject
 from jetraft.store.model.versioning import SERVER_VERSION
 
+log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.config.options import Options
@@ -195,7 +198,6 @@ class Tracer:
     """Decides which messages are traced."""
 
     sessions: Sessions
-    log: Callable[[str], None]
     registry: AccountRegistry | None = None  # of accounts whose tokens name a destination
     rng: random.Random = attrs.field(factory=random.Random)
     sent: int = 0
@@ -304,4 +306,4 @@ class Tracer:
 
     def _complain(self, number: int, name: str, text: str) -> None:
         session = self.sessions.by_cid.get(number) if not name else None
-        self.log(f"{session.title if session is not None else name or number} - {text}")
+        log.error("%s - %s", session.title if session is not None else name or number, text)

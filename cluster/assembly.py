@@ -189,7 +189,6 @@ def _news(ports: NodePorts, shared: Shared, logs: Logs) -> OperatorNews:
         meta_group=lambda: logs.meta_replica.group,
         view=shared.view,
         advisories=shared.advisories,
-        leader_news=shared.leader_news,
         clock=ports.clock,
     )
     logs.leader_duties.on_removed.connect(news.server_removed)

@@ -207,7 +207,6 @@ def _site_maker(
         batches=batches,
         server_limits=setting.limits,
         handovers=requests.handovers,
-        leader_news=shared.leader_news,
     )
 
     def make(account: str) -> Site:

@@ -10,7 +10,6 @@ import attrs
 from jetraft.cluster.accounts import Accounts
 from jetraft.cluster.advisories import NodeAdvisories
 from jetraft.cluster.clocks import ClockWatch
-from jetraft.cluster.leader_news import LeaderNews
 from jetraft.cluster.meta.bootstrap import load_record
 from jetraft.cluster.meta.directory import ReplicaDirectory
 from jetraft.cluster.meta.gossip import first_profile
@@ -71,7 +70,6 @@ class Shared:
     accounts: Accounts
     clocks: ClockWatch
     advisories: NodeAdvisories
-    leader_news: LeaderNews
     held_bytes: Callable[[], Mapping[StorageType, int]]  # of the messages of this node's replicas
     is_short: Callable[[], bool]  # of space, now
 
@@ -115,7 +113,6 @@ def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
             domain=setting.domain,
             system_account=setting.system_account,
         ),
-        leader_news=LeaderNews(ports.timers, clock),
         held_bytes=partial(held_bytes, directory),
         is_short=lambda: space.is_low(clock.mono_ns()),
     )

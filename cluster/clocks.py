@@ -15,6 +15,7 @@ import trio
 from jetraft.cluster.calls.messages.clocks import METHOD, ClockAnswer
 from jetraft.cluster.calls.waiting import ask_for
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+from jetraft.store.model.events import CLOCKS_AGREE, CLOCKS_DIFFER
 from jetraft.store.model.steady import APART_NS, ClockReading
 
 if TYPE_CHECKING:
@@ -93,14 +94,12 @@ class ClockWatch:
         is_apart = abs(found.own_wall_ns) > APART_NS or abs(found.correction_ns) > APART_NS
         if is_apart and not self._is_apart:
             cure = f"{found.correction_ns / NS_PER_S:.1f} s are worked off at 1 %"
-            log.warning(
-                "the clocks differ: this machine's is %.1f s ahead of the time of what is stored, which counts what "
-                "has passed, and %s; ages, TTLs and duplicate windows go on",
-                found.own_wall_ns / NS_PER_S,
-                cure if found.has_majority else "no majority of the nodes agrees on the time",
+            CLOCKS_DIFFER.log(
+                ahead_s=round(found.own_wall_ns / NS_PER_S, 1),
+                cure=cure if found.has_majority else "no majority of the nodes agrees on the time",
             )
         elif self._is_apart and not is_apart:
-            log.info("the clocks agree again")
+            CLOCKS_AGREE.log()
         self._is_apart = is_apart
 
 

@@ -8,7 +8,6 @@ What is refused then is decided where it is asked for (`MemoryBudget`). A node w
 from __future__ import annotations
 
 import ctypes
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -16,6 +15,7 @@ import trio
 from jetraft.cluster.memory_budget import Shortage
 from jetraft.store.disk.cgroup import memory_limit_bytes
 from jetraft.store.disk.io import memory_bytes
+from jetraft.store.model.events import MEMORY_GIVEN_BACK, MEMORY_HAS_ROOM, MEMORY_NEARLY_FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jetraft.raft.group import Group
     from jetraft.store.blocks.cache import BlockCache
     from jetraft.store.model.clock import Clock
-
-log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.25
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of mallopt(3)
@@ -87,6 +85,7 @@ class MemoryKeeper:
         self._cache = cache
         self._groups_in_memory = groups_in_memory
         self._was_low = False
+        self._gave_way = False
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -98,15 +97,20 @@ class MemoryKeeper:
         """Do what is to be done now."""
         memory = self._memory
         shortage = memory.shortage(self._clock.mono_ns())
-        if shortage >= Shortage.CACHES:
+        gives_way = shortage >= Shortage.CACHES
+        if gives_way:
+            if not self._gave_way:
+                held_bytes = self._cache.statistics().bytes_held
+                MEMORY_GIVEN_BACK.log(cache_bytes=held_bytes, usage=memory.describe())
             self._cache.clear()
             give_back()
+        self._gave_way = gives_way
         is_low = shortage >= Shortage.STREAMS
         if is_low:
             for group in self._groups_in_memory():
                 group.checkpoint(replaces_older=True)
         if is_low and not self._was_low:
-            log.warning("memory is nearly exhausted: %s; messages are refused", memory.describe())
+            MEMORY_NEARLY_FULL.log(usage=memory.describe())
         elif self._was_low and not is_low:
-            log.warning("there is memory again: %d bytes are left; messages are taken", memory.free_bytes)
+            MEMORY_HAS_ROOM.log(free_bytes=memory.free_bytes)
         self._was_low = is_low

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.cluster.peer_views import led_replicas
+from jetraft.store.model.events import MEMBER_REMOVED, META_LEADER, META_LEADER_LOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.cluster.advisories import NodeAdvisories
-    from jetraft.cluster.leader_news import LeaderNews
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.raft.group import Group
@@ -24,21 +24,19 @@ if TYPE_CHECKING:
 class OperatorNews:
     """See the module. A server that stands alone has none of this to tell."""
 
-    def __init__(  # noqa: PLR0913  (what it looks at, and whom it tells)
+    def __init__(
         self,
         *,
         machine: MetaMachine,
         meta_group: Callable[[], Group | None],
         view: ClusterView,
         advisories: NodeAdvisories,
-        leader_news: LeaderNews,
         clock: Clock,
     ) -> None:
         self._machine = machine
         self._meta_group = meta_group
         self._view = view
         self._advisories = advisories
-        self._leader_news = leader_news
         self._clock = clock
         self._told_term: int | None = None
         self._logged: tuple[NodeId | None, int] | None = None  # leader and term
@@ -47,6 +45,7 @@ class OperatorNews:
     def server_removed(self, node_id: NodeId) -> None:
         """A node is no member of the meta group any more; told where that was decided."""
         name, server_id = self._view.name_of(node_id), self._view.profile_of(node_id).server_id
+        MEMBER_REMOVED.log(node=name, node_id=node_id, cluster=self._view.name)
         self._advisories.server_removed(name, server_id, self._view.name)
 
     def out_of_storage(self) -> None:
@@ -72,4 +71,7 @@ class OperatorNews:
         if (leader, term) == self._logged or (leader is None and self._logged is None):
             return  # it is known, or it is the beginning
         self._logged = leader, term
-        self._leader_news.meta_leads(None if leader is None else self._view.name_of(leader), term)
+        if leader is None:
+            META_LEADER_LOST.log(term=term)
+        else:
+            META_LEADER.log(leader=self._view.name_of(leader), term=term)

@@ -15,7 +15,6 @@ first (decision 34).
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -25,6 +24,7 @@ from jetraft.raft.recovery.repair import OvertakenError
 from jetraft.raft.replay import known_members
 from jetraft.store.frames.format import Identity
 from jetraft.store.ledger import ledger_records
+from jetraft.store.model.events import REPLICA_SET_ASIDE
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import GroupLog
-
-log_ = logging.getLogger(__name__)
 
 OF_NO_USE: Final = (HardStateLost, OvertakenError, StoreCorrupt, StoreMisplaced)  # what an admission gets over
 
@@ -88,7 +86,7 @@ class ReplicaLogs:
         of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
         """
         admission = await wish.admit()
-        log_.error("%s: %s; this replica is filled again, what it held is kept aside", wish.key[0], reason)
+        REPLICA_SET_ASIDE.log(group=wish.key[0], error=str(reason))
         await self.node_dir.set_aside(*wish.key)
         log = await self._opened(wish.key, (), accept_lost_hard_state=True)
         admission.begin(log)

@@ -14,6 +14,7 @@ import trio
 
 from jetraft.store.disk.emergency import EmergencyAction
 from jetraft.store.disk.io import run_blocking
+from jetraft.store.model.events import DISK_HAS_ROOM, DISK_NEARLY_FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,14 +52,10 @@ class RoomKeeper:
         space = self._space
         is_low = space.is_low(self._clock.mono_ns())
         if is_low and not self._was_low:
-            log.warning(
-                "the disk is nearly full: %d bytes are free, %d are kept in reserve; messages are refused",
-                space.free_bytes,
-                space.reserve_bytes,
-            )
+            DISK_NEARLY_FULL.log(free_bytes=space.free_bytes, reserve_bytes=space.reserve_bytes)
             self._on_low()
         elif self._was_low and not is_low:
-            log.warning("the disk has room again: %d bytes are free; messages are taken", space.free_bytes)
+            DISK_HAS_ROOM.log(free_bytes=space.free_bytes)
         self._was_low = is_low
         verdict = self._emergency.judge(
             free_bytes=space.free_bytes, reserve_bytes=space.reserve_bytes, need_bytes=space.need_bytes

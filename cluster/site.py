@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.advisories import Advisories
-from jetraft.cluster.leader_news import LeaderNews
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.turn_work import TurnWork
@@ -83,9 +82,6 @@ class Site:
             takes_self=True,
         )
     )
-    leader_news: LeaderNews = attrs.field(
-        default=attrs.Factory(lambda site: LeaderNews(site.timers, site.clock), takes_self=True)
-    )  # of the node: all accounts share one
 
     @property
     def queues(self) -> QueueLimits:

@@ -9,6 +9,7 @@ import attrs
 
 from jetraft.api.auth.permissions import NO_LIMIT, Permissions
 from jetraft.api.auth.rules import STANDARD
+from jetraft.store.model.events import CLIENT_REFUSED
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class Credentials:
             if name:
                 return f" - {kind} {go_quote(name)}"
         return ""
+
+
+def log_refusal(client: str, address: str, offered: Credentials, reason: str) -> None:
+    """Write that a client, or a server as a leaf node, is refused."""
+    user = offered.nkey or offered.user
+    CLIENT_REFUSED.log(client=client, named=offered.named, reason=reason, user=user, address=address)
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -280,9 +280,9 @@ PLAIN = (
     "max_unauthenticated_per_address", "max_closed_clients", "max_subscriptions", "max_sub_tokens",
     "no_fast_producer_stall", "default_js_domain", "proxy_protocol", "write_timeout", "feature_flags",
     "ping_interval_ns", "ping_max", "write_deadline_ns",
-    "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
-    "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
-    "syslog", "remote_syslog", "server_metadata", "http_gateway", "config_file", "config_digest",
+    "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_format", "log_file",
+    "log_size_limit", "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir",
+    "server_tags", "syslog", "remote_syslog", "server_metadata", "http_gateway", "config_file", "config_digest",
 )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ from jetraft.store.model.tiers import Allowance
 if TYPE_CHECKING:
     from jetraft.api.auth.trust import TrustRules
 
+TEXT = "text"  # nats-server's form of log lines
+LOG_FORMATS = (TEXT, "logfmt", "json")
 DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
 RANDOM_PORT = -1
@@ -216,6 +218,7 @@ class Options:
     no_header_support: bool = False
     logtime: bool = True
     logtime_utc: bool = False
+    log_format: str = TEXT  # one of LOG_FORMATS
     log_file: str = ""
     syslog: bool = False  # of this machine, unless there is a file
     remote_syslog: str = ""  # its address

@@ -10,6 +10,7 @@ from typing import Any
 from jetraft.api.config.build import OptionsError, split_url
 from jetraft.api.config.gotypes import go_type, wrong_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.options import LOG_FORMATS
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote
 
@@ -74,6 +75,13 @@ def boolean(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise OptionsError(f"{key}: expected true or false, got {value!r}")
     return value
+
+
+def log_format(key: str, value: Any) -> str:
+    """The form of log lines."""
+    if value not in LOG_FORMATS:
+        raise OptionsError(f"unknown {key}: {value!r}; there are {', '.join(LOG_FORMATS)}")
+    return str(value)
 
 
 def text(key: str, value: Any) -> str:

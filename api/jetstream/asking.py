@@ -9,11 +9,23 @@ from typing import Final
 import orjson
 
 from jetraft.store.model import message
+from jetraft.store.model.events import EventKind
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType
 
+NO_USER: Final = "-"
 REQUEST_INFO: Final = b"Nats-Request-Info"
-NAMED: Final = (ResponseType.STREAM_SNAPSHOT, ResponseType.STREAM_RESTORE)  # requests whose events name the client
+NAMED: Final = frozenset(  # requests whose advisories, or lines of the log, name the client
+    {
+        ResponseType.STREAM_SNAPSHOT,
+        ResponseType.STREAM_RESTORE,
+        ResponseType.STREAM_CREATE,
+        ResponseType.STREAM_UPDATE,
+        ResponseType.STREAM_DELETE,
+        ResponseType.CONSUMER_CREATE,
+        ResponseType.CONSUMER_DELETE,
+    }
+)
 
 
 def with_client(hdr: bytes, client: Mapping[str, object]) -> bytes:
@@ -32,3 +44,10 @@ def client_of(hdr: bytes, account: str) -> Mapping[str, object]:
     except orjson.JSONDecodeError:
         found = None
     return found if isinstance(found, dict) else {"acc": account}
+
+
+def log_change(kind: EventKind, account: str, hdr: bytes, **names: str) -> None:
+    """Write what a request has changed, and who asked; a request without a client, or from an older node, has none."""
+    client = client_of(hdr, account)
+    user, host = client.get("user"), client.get("host")
+    kind.log(account=account, **names, user=str(user or NO_USER), host=str(host or NO_USER))

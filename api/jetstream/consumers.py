@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jetraft.api.jetstream.asking import log_change
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
 from jetraft.store.model.consumer_checks import GROUP_NAME
+from jetraft.store.model.events import CONSUMER_DELETED, EventKind
 from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
 from jetraft.store.model.jsoncodec import unmarshal
 from jetraft.store.model.requests import (
@@ -83,6 +85,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     call.require_empty_body()
     if not await service.owners.leading(call.account, call.stream).consumers.delete(call.consumer):
         raise errors.CONSUMER_NOT_FOUND.with_values()
+    log_change(CONSUMER_DELETED, call.account, call.hdr, stream=call.stream, consumer=call.consumer)
     return success()
 
 
@@ -133,5 +136,10 @@ async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapp
     replica = service.owners.leading(call.account, call.stream)
     if config.num_replicas > 1 and not service.cluster.clustered:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()
-    created = await replica.create_consumer(config, action=request.action, pedantic=request.pedantic)
+
+    def changed(kind: EventKind, consumer: str) -> None:
+        log_change(kind, call.account, call.hdr, stream=call.stream, consumer=consumer)
+
+    action, pedantic = request.action, request.pedantic
+    created = await replica.create_consumer(config, action=action, pedantic=pedantic, changed=changed)
     return single_consumer(service, created)

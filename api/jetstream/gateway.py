@@ -32,6 +32,7 @@ from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model import errors, message
+from jetraft.store.model.events import API_OVERLOADED
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType, answer
 
@@ -358,9 +359,7 @@ class ApiGateway:
             return
         self._next_report_s = now_s + REFUSED_LINE_S
         refused, self._refused_reported = self._refused - self._refused_reported, self._refused
-        log.warning(
-            "JetStream API queue limit reached, %d requests refused, %d wait", refused, self._lines.waiting
-        )  # a line like nats-server's, which drops them
+        API_OVERLOADED.log(refused=refused, waiting=self._lines.waiting)  # like nats-server, which drops them
         self._service.advisories.of(account).api_limit_reached(server=self._server_name, dropped=refused)
 
 

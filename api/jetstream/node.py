@@ -47,6 +47,7 @@ from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.feature_level import LEVEL
+from jetraft.store.model.ids import GroupId
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
@@ -361,6 +362,11 @@ class JetStreamNode:
     def replicas(self) -> int:
         """The number of streams with a replica here, running or not."""
         return self.node.directory.wanted
+
+    def stream_of_group(self, group_id: str) -> tuple[str, str] | None:
+        """Account and name of the stream of a Raft group, while a replica of it runs here."""
+        found = self.node.directory.by_group(GroupId(group_id))
+        return None if found is None else (found[0].account, found[0].config.name)
 
     async def health(self, question: HealthQuestion) -> HealthStatus:
         """Healthy when meta table and replicas are proved current, no log has failed, and the disk has free space.

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.api.jetstream.asking import log_change
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import created_stream, inspected_stream, listed_stream, single_stream
 from jetraft.cluster.backup.mark import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfigRequest
+from jetraft.store.model.events import STREAM_CHANGED, STREAM_CREATED, STREAM_DELETED
 from jetraft.store.model.extensions import TEMPLATE
 from jetraft.store.model.requests import (
     LIST_PAGE,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.config import StreamConfig
 
+CHANGES: Final = {"create": STREAM_CREATED, "modify": STREAM_CHANGED, "delete": STREAM_DELETED}
 NO_PAGE: Final = page(total=0, offset=0, limit=0)
 
 
@@ -122,6 +125,7 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 def _tell(service: ClusterService, call: Call, stream: str, action: str) -> None:
+    log_change(CHANGES[action], call.account, call.hdr, stream=stream)
     service.advisories.of(call.account).stream_action(stream, action)
 
 

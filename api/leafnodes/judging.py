@@ -33,7 +33,7 @@ class Judging:
     clock: Clock
     present: Container[int]  # ids of connections
     settle: Callable[[LeafLink, Credentials, Verdict | LoginRefusal], None]
-    refuse: Callable[[LeafLink, Credentials, Reason], None]
+    refuse: Callable[[LeafLink, Credentials, str, Reason], None]
     _plane: Plane | None = None
     _reactor: Reactor | None = None
 
@@ -64,7 +64,7 @@ class Judging:
         if link.cid not in self.present:
             return
         if not self.entry.trusts_proxy(link):
-            self.refuse(link, offered, Reason.PROXY_NOT_TRUSTED)
+            self.refuse(link, offered, "proxy is not trusted", Reason.PROXY_NOT_TRUSTED)
             return
         outcome = self.entry.judge(link, offered, self.clock.unix_ns())
         if not is_last and self.entry.seeks(link, outcome, partial(self._judge, link, offered, is_last=True)):
@@ -81,7 +81,7 @@ class Judging:
         self._hold(link)
         done = partial(self._answered, link, offered)
         if not self.entry.ask(link, service, self.clock.unix_ns(), lambda: link.cid in self.present, done):
-            self.refuse(link, offered, Reason.AUTHENTICATION_FAILURE)
+            self.refuse(link, offered, "too many requests to the service wait", Reason.AUTHENTICATION_FAILURE)
 
     def _answered(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
         if link.cid in self.present:
@@ -98,7 +98,7 @@ class Judging:
             lambda same: self._hashed(link, offered, check, same=same),
         )
         if not queued:
-            self.refuse(link, offered, Reason.AUTHENTICATION_FAILURE)
+            self.refuse(link, offered, "too many passwords wait to be hashed", Reason.AUTHENTICATION_FAILURE)
 
     def _hashed(self, link: LeafLink, offered: Credentials, check: SlowCheck, *, same: bool) -> None:
         if link.cid not in self.present:

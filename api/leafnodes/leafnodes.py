@@ -6,6 +6,7 @@
 The plane parses what comes and calls `on_text` with the lines that are not interest or messages.
 """
 
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -15,8 +16,7 @@ import attrs
 
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
-from jetraft.api.auth.log_budget import LogBudget
-from jetraft.api.auth.verdicts import Credentials, LoginRefusal, Verdict
+from jetraft.api.auth.verdicts import Credentials, LoginRefusal, Verdict, log_refusal
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
@@ -52,8 +52,11 @@ from jetraft.api.session import new_nonce
 from jetraft.api.tls.clients import TlsClients
 from jetraft.api.tls.facts import TlsState
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.events import PERMISSION_DENIED
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.signal import Signal
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
@@ -81,8 +84,6 @@ class Leafnodes:
     loops: LoopSubjects = attrs.field(factory=LoopSubjects)
     counted: Signal[[str]] = attrs.field(factory=Signal, init=False)  # an account may have another number of them
     deadlines: AuthDeadlines = attrs.field(init=False)
-    log: LogBudget = attrs.field(init=False)
-    news: LogBudget = attrs.field(init=False)  # of connections that strangers make and close
     hubs: HubSide = attrs.field(init=False)
     accepted: AcceptedSide = attrs.field(init=False)
     judging: Judging = attrs.field(init=False)
@@ -92,8 +93,6 @@ class Leafnodes:
 
     def __attrs_post_init__(self) -> None:
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock, self.on_over)
-        self.log = LogBudget(self.say.error, self.clock)
-        self.news = LogBudget(self.say.info, self.clock)
         self.hubs = HubSide(self.identity, self, self.admit)
         self.judging = Judging(
             entry=self.entry,
@@ -159,7 +158,7 @@ class Leafnodes:
             self.plane.close(link.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, err("maximum connections exceeded"))
             return False
         self.links[link.cid] = link
-        self.news.line(f"{link.title} - Leafnode connection created")
+        log.info("%s - Leafnode connection created", link.title)
         return True
 
     def began(self, link: LeafLink) -> None:
@@ -199,7 +198,7 @@ class Leafnodes:
         elif kind == ERR:
             self._on_err(link, text)
         elif kind == EARLY:
-            self._refuse(link, Credentials())
+            self._refuse(link, Credentials(), "no CONNECT")
         elif kind == LOOP_CHECK:
             self._on_loop_check(link, text)
         elif kind in DENIALS:
@@ -227,7 +226,8 @@ class Leafnodes:
         assert link.peer is not None
         link.document = {}
         if isinstance(outcome, LoginRefusal):
-            self._refuse(link, offered, Reason.PROXY_REQUIRED if outcome.needs_proxy else Reason.AUTHENTICATION_FAILURE)
+            reason = Reason.PROXY_REQUIRED if outcome.needs_proxy else Reason.AUTHENTICATION_FAILURE
+            self._refuse(link, offered, outcome.why, reason)
             return
         outcome = self.entry.bounded(outcome)
         objection = self.entry.objection(link)
@@ -310,7 +310,7 @@ class Leafnodes:
 
     def _on_err(self, link: LeafLink, text: bytes) -> None:
         said = text.decode(errors="replace").strip()
-        self.log.line(f"{link.title} - Leafnode Error {said}")
+        log.error("%s - Leafnode Error %s", link.title, said)
         if "Loop detected" in said:
             self._loop(link, says=False)
         elif SAME_CLUSTER in said or "ermissions Violation" in said:
@@ -325,7 +325,7 @@ class Leafnodes:
         if link.remote is not None:
             link.delay_ns = LOOP_DELAY_NS
         text = f"Loop detected for leafnode account={go_quote(link.account)}. Delaying attempt to reconnect for {delay}"
-        self.log.line(f"{link.title} - {text}")
+        log.error("%s - %s", link.title, text)
         self.plane.close(link.cid, Reason.PROTOCOL_VIOLATION, err(text) if says else b"")
 
     def _on_denied(self, link: LeafLink, subject: bytes, deed: str, noun: str) -> None:
@@ -336,24 +336,27 @@ class Leafnodes:
         if subject.startswith(JETSTREAM_SPACES) or link.is_spoke:
             return
         quoted = go_quote(subject.decode(errors="replace"))
-        self.log.line(f"{link.title} - {noun} Violation on {quoted} - Check other side configuration")
+        violation = f"{noun} Violation on {quoted} - Check other side configuration"
+        PERMISSION_DENIED.log(client=link.title, violation=violation)
         text = f"Permissions Violation for {deed} {quoted}"
         link.delay_ns = VIOLATION_DELAY_NS
         self.plane.close(link.cid, Reason.PROTOCOL_VIOLATION, err(text))
 
-    def _refuse(self, link: LeafLink, offered: Credentials, reason: Reason = Reason.AUTHENTICATION_FAILURE) -> None:
+    def _refuse(
+        self, link: LeafLink, offered: Credentials, why: str, reason: Reason = Reason.AUTHENTICATION_FAILURE
+    ) -> None:
         link.document = {}
-        self.log.line(f"{link.title} - authentication error{offered.named}")
+        log_refusal(link.title, link.ip, offered, why)
         self.plane.close(link.cid, reason, err("Authorization Violation"))
 
     def end(self, link: LeafLink, text: str, reason: Reason) -> None:
         """Close, and tell the other end why."""
-        self.log.line(f"{link.title} - {text}")
+        log.error("%s - %s", link.title, text)
         self.plane.close(link.cid, reason, err(text))
 
     def fail(self, link: LeafLink, text: str, reason: Reason = Reason.PROTOCOL_VIOLATION) -> None:
         """Close without an -ERR, as nats-server does where the other end would not understand it."""
-        self.log.line(f"{link.title} - {text}")
+        log.error("%s - %s", link.title, text)
         self.plane.close(link.cid, reason)
 
     def on_closed(self, cid: int, reason: int) -> bool:
@@ -368,5 +371,5 @@ class Leafnodes:
         self.counted.emit(link.account)
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
         text = TEXTS.get(Reason(reason), "Unknown")
-        self.news.line(f"{link.title} - Leafnode connection closed: {text}{remote}")
+        log.info("%s - Leafnode connection closed: %s%s", link.title, text, remote)
         return True

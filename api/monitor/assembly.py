@@ -13,6 +13,8 @@ from jetraft.api.monitor.subsz import Subsz
 from jetraft.api.monitor.varz import LeafStatus, Varz
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jetraft.api.accounts import LiveAccounts
     from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.reactor import Reactor
@@ -41,6 +43,7 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
     leafnodes: LeafStatus | None,
     started_unix_ns: int,
     started_mono_ns: int,
+    events: Mapping[str, int],
 ) -> Pages:
     """The pages of a server."""
     options, plane = sessions.options, reactor.plane
@@ -79,9 +82,9 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
             identity=identity,
             sessions=sessions,
             reactor=reactor,
-            plane=plane,
             jetstream=None if jetstream is None else jetstream.metrics,
             started_unix_ns=started_unix_ns,
+            events=events,
         ),
         jetstream=jetstream,
         leafnodes=leafnodes,

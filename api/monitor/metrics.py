@@ -5,7 +5,7 @@ Spark queries; what is left out is counted. What each family says is its `about`
 """
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -17,7 +17,6 @@ from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.questions import MetricsQuestion
 from jetraft.api.monitor.steps import ROWS_PER_STEP, Steps
 from jetraft.api.monitor.values import resident_bytes
-from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.api.session import ServerIdentity, Sessions
@@ -93,9 +92,9 @@ class Metrics:
     identity: ServerIdentity
     sessions: Sessions
     reactor: Reactor
-    plane: Plane
     jetstream: Source | None
     started_unix_ns: int
+    events: Mapping[str, int]  # of the log, since the start
 
     def page(self, question: MetricsQuestion) -> Steps[Page]:
         """The whole page, a part for each family."""
@@ -129,6 +128,12 @@ class Metrics:
         )
         for name, kind, text, value in own:
             yield single(name, kind, text, value)
+        events = Family(
+            name="jetraft_log_events_total", kind="counter", about="Events of the log, with those left out."
+        )
+        for kind, count in self.events.items():
+            events.add(count, {"event": kind})
+        yield events
         counters = self.reactor.statistics() | self.sessions.arrivals.statistics()
         for key, name, kind, text in (*PLANE, *ARRIVALS):
             yield single(name, kind, text, counters[key])
@@ -141,7 +146,7 @@ class Metrics:
             if not name.startswith(SPARK_PREFIX):
                 continue
             key = (session.account, name.removeprefix(SPARK_PREFIX))
-            counters = self.plane.connection(cid)
+            counters = self.reactor.plane.connection(cid)
             if counters is None or (key not in found and len(found) == QUERIES_MAX):
                 continue
             sums = found.setdefault(key, [0, 0, 0])

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from jetraft.api.auth.rules import AuthRules
-from jetraft.api.auth.verdicts import LoginRefusal, SlowCheck, Verdict
+from jetraft.api.auth.verdicts import LoginRefusal, SlowCheck, Verdict, log_refusal
 from jetraft.api.auth.violations import quoted
 from jetraft.api.connect import credentials_of
 from jetraft.api.login import AUTHORIZATION_VIOLATION, Logins
@@ -100,7 +100,7 @@ class ConnectedClients:
 
     def _refuse(self, session: Session) -> None:
         offered = credentials_of(session.document or {})
-        self.logins.log.line(f"{session.title} - authentication error{offered.named}")
+        log_refusal(session.title, session.ip, offered, "not authorized after the reload")
         self.plane.close(session.cid, Reason.AUTHENTICATION_FAILURE, AUTHORIZATION_VIOLATION)
 
 

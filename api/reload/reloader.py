@@ -22,6 +22,7 @@ from jetraft.api.start_files import StartFilesError
 from jetraft.api.syslog import Syslog, SyslogError
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer, destinations
+from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +94,7 @@ class Reloader:
         for step, follow in FOLLOW.items():
             if step in steps:
                 follow(self, old, new, opened)
-        self.say.info(f"Reloaded server configuration ({new.config_digest})")
+        CONFIG_RELOADED.log(digest=new.config_digest)
         self.reactor.end_turn()
 
     def _read(self) -> Options:
@@ -110,7 +111,7 @@ class Reloader:
         try:
             self.reload()
         except ReloadError as error:
-            self.say.error(f"Failed to reload server configuration: {error}")
+            CONFIG_RELOAD_FAILED.log(error=str(error))
 
     def _log(self, old: Options, new: Options) -> TextIO | Syslog | None:
         if written_to(old) == written_to(new):
@@ -152,7 +153,8 @@ class Reloader:
         """Close as many connections as there are too many."""
         surplus = list(self.sessions.by_cid.values())[: max(0, len(self.sessions.by_cid) - most)]
         for session in surplus:
-            self.say.error(f"{session.title} - maximum connections exceeded - Account:{session.account}")
+            reason = f"maximum connections exceeded - Account:{session.account}"
+            CONNECTION_REFUSED.log(client=session.title, reason=reason)
             self.plane.close(session.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, TOO_MANY)
         if surplus:
             self.say.info(f"Closed {len(surplus)} connections to fall within max_connections")
@@ -161,6 +163,7 @@ class Reloader:
         """Log at other levels, in another form, to another file."""
         say = self.say
         say.with_time, say.utc, say.debug_on, say.trace_on = new.logtime, new.logtime_utc, new.debug, new.trace
+        say.form = new.log_format
         self.plane.log_protocol(new.trace)
         logging.getLogger().setLevel(logging.DEBUG if new.debug else logging.INFO)
         if written_to(old) != written_to(new):

@@ -161,6 +161,7 @@ HOW: Final[Mapping[str, How]] = {
     "no_header_support": Refused(title="NoHeaderSupport", show=go_bool),
     "logtime": log_line("logtime"),
     "logtime_utc": log_line("logtime_utc"),
+    "log_format": Followed(line="log_format = {}", step=Step.LOG),
     "max_connections": Followed(line="max_connections = {}"),
     "max_unauthenticated_per_address": Followed(line="max_unauthenticated_per_address = {}", step=Step.TIMEOUT),
     "max_closed_clients": Refused(title="MaxClosedClients"),

@@ -19,6 +19,7 @@ from jetraft.api.tls._handshakes import HandshakePool
 from jetraft.api.tls.facts import TlsState
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.events import CONNECTION_REFUSED
 
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 THROTTLED = b"-ERR 'Connection throttling is active. Please try again later.'\r\n"
@@ -107,7 +108,7 @@ class TlsClients:
         if not options.handshake_first and not is_told:
             self.plane.write(cid, self.sessions.info(session))
         if is_full:
-            self.say.error(f"{self._title(session)} - maximum connections exceeded")
+            CONNECTION_REFUSED.log(client=self._title(session), reason="maximum connections exceeded")
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, FULL)
         elif not self._within_rate(now_ns):
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, THROTTLED)

@@ -4,6 +4,7 @@ A client has `handshake_timeout` for it, its TLS handshake included, and may sen
 read by h11. A refusal leaves the connection open for another one, as with nats-server.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import partial
@@ -13,7 +14,6 @@ from typing import Any, Protocol
 import attrs
 import h11
 
-from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.plane._web import WebPlane
 from jetraft.api.reasons import Reason
@@ -25,6 +25,9 @@ from jetraft.api.websocket.facts import WebSocketFacts
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, judge_upgrade
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.events import CONNECTION_REFUSED
+
+log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX = 16 * 1024  # of one; nats-server takes a megabyte
 BYTES_MAX = 4 * REQUEST_BYTES_MAX  # of all that a connection sends before it is upgraded
@@ -91,13 +94,11 @@ class WebSocketClients:
     share: Callable[[Callable[[int, bytes], None]], WebSocketCommon] = attrs.field(repr=False)
     leafs: LeafDoor | None = None
     common: WebSocketCommon = attrs.field(init=False)
-    log: LogBudget = attrs.field(init=False)
     upgraded: int = 0
     refused: int = 0
     timed_out: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.log = LogBudget(self.say.error, self.clock)
         self.common = self.share(self.on_bytes)
         self.plane.serve_websocket(self.common)
 
@@ -204,7 +205,7 @@ class WebSocketClients:
     def _log_refusal(self, applicant: WebSocketApplicant, why: str) -> None:
         self.refused += 1
         printed = why.encode("ascii", "backslashreplace").decode()  # it may quote a header
-        self.log.line(f"{applicant.remote} - websocket handshake error: {printed}")
+        CONNECTION_REFUSED.log(client=applicant.remote, reason=f"websocket handshake error: {printed}")
 
     def _malformed(self, applicant: WebSocketApplicant, error: h11.RemoteProtocolError) -> None:
         """Answer what is no request as Go's server does, and end the connection."""
@@ -242,7 +243,7 @@ class WebSocketClients:
         )
         self.plane.write(cid, sessions.info(session))
         if sessions.is_full:
-            self.say.error(f"{session.title} - maximum connections exceeded")
+            CONNECTION_REFUSED.log(client=session.title, reason="maximum connections exceeded")
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, FULL)
             return
         sessions.add(session)
@@ -250,7 +251,7 @@ class WebSocketClients:
     def _hand_over(self, applicant: WebSocketApplicant, *, deflates: bool) -> None:
         """A server has connected as a leaf node."""
         if self.leafs is None:
-            self.log.line(NO_LEAFNODES)
+            log.error(NO_LEAFNODES)
             self.plane.close(applicant.cid, Reason.READ_ERROR)
         else:
             self.leafs.upgraded(applicant.cid, applicant.ip, applicant.port, applicant.tls, deflates=deflates)

@@ -14,6 +14,7 @@ hundred thousand, and a new leader of it begins at once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -46,6 +47,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import RetentionPolicy
+from jetraft.store.model.events import CONSUMER_EXPIRED
 from jetraft.store.model.extensions import consumer_extensions
 
 if TYPE_CHECKING:
@@ -382,7 +384,10 @@ class ConsumerDispatcher:
 
     def abandon(self, name: str) -> None:
         """The consumer was not used for its inactive_threshold: delete it."""
-        self.propose(deletion_of_consumer(self._machine, name), lambda: None)
+        self.propose(deletion_of_consumer(self._machine, name), partial(self._log_expired, name))
+
+    def _log_expired(self, name: str) -> None:
+        CONSUMER_EXPIRED.log(account=self.site.account, stream=self.stream, consumer=name)
 
     def _step(self, runners: Iterable[ConsumerRunner], now: Now) -> None:
         self._depth += 1

@@ -23,6 +23,7 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
+from jetraft.store.model.events import CONSUMER_CHANGED, CONSUMER_CREATED, EventKind
 from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
@@ -58,6 +59,7 @@ class ConsumerCreated:
 
     name: str
     begins: bool = attrs.field(kw_only=True)  # it is new, or begins again: the answer tells where it starts
+    change: EventKind | None = attrs.field(default=None, kw_only=True)  # None: it was there, with this configuration
 
 
 class _Configs(Mapping[str, "ConsumerConfig"]):
@@ -133,9 +135,10 @@ class ConsumerFrontend:
             self._check_not_in_use(existing.config, config)
             command = commands.UpdateConsumer(name, encode_config(config))
         if begins_again:
-            return ConsumerCreated(name, begins=await self._reset(name, 0, command) is not None)
+            begins = await self._reset(name, 0, command) is not None
+            return ConsumerCreated(name, begins=begins, change=CONSUMER_CHANGED)
         is_new = await self._propose(command) and existing is None
-        return ConsumerCreated(name, begins=is_new)
+        return ConsumerCreated(name, begins=is_new, change=CONSUMER_CREATED if is_new else CONSUMER_CHANGED)
 
     def _creation_of(self, name: str, config: ConsumerConfig) -> commands.ConsumerCommand:
         try:

@@ -15,6 +15,7 @@ from jetraft.cluster.membership.reshape import Contact, HandOver, MembershipChan
 from jetraft.raft.engine.leadership import NEARLY_CAUGHT_UP_ENTRIES, MembershipChangeRefusedError
 from jetraft.raft.engine.membership import Configuration
 from jetraft.store.model.clock import NS_PER_MS
+from jetraft.store.model.events import LEADER_HANDED_OVER, MEMBERS_CHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +83,7 @@ class Reshaper:
                 self._change(Configuration(voters=voters, learners=learners))
             case HandOver(to):
                 if group.transfer_leadership(to):
-                    log.info("%s: %s takes over, as this node is to leave", group.group_id, to)
+                    LEADER_HANDED_OVER.log(group=group.group_id, node=to)
             case Settled():
                 return self._settled()
             case Wait():
@@ -96,7 +97,7 @@ class Reshaper:
             log.debug("%s: not yet: %s", self._group.group_id, error)
         else:
             voters, learners = ", ".join(configuration.voters), ", ".join(configuration.learners) or "none"
-            log.info("%s: voters are now %s, learners %s", self._group.group_id, voters, learners)
+            MEMBERS_CHANGED.log(group=self._group.group_id, voters=voters, learners=learners)
 
 
 def contact_of(group: Group) -> Contact:

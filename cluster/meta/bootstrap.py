@@ -28,6 +28,7 @@ from jetraft.cluster.meta.founding import (
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import CLUSTER_FOUNDED
 
 if TYPE_CHECKING:
     from jetraft.cluster.calls.forward import MeshLike, PeerLike
@@ -197,7 +198,8 @@ class Bootstrap:
 
     async def _found(self, founders: Founders) -> None:
         await self._write(attrs.evolve(self._record, founded=founders))
-        log.info("meta group of cluster %r founded by %s", self._cluster, ", ".join(founders.members))
+        if self._mesh is not None:
+            CLUSTER_FOUNDED.log(cluster=self._cluster, members=", ".join(founders.members))
 
     def _stay_outside(self, founders: Founders | None) -> None:
         self._outside = True

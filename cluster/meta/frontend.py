@@ -39,6 +39,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model._patterns import TooManyCombinationsError
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
+from jetraft.store.model.events import FEATURE_LEVEL_RAISED
 from jetraft.store.model.extensions import TEMPLATE, check_stream_extensions, check_stream_extensions_update
 from jetraft.store.model.feature_level import BASE, FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
@@ -409,8 +410,8 @@ class MetaFrontend:
         if behind := self._cluster.behind(level):
             text = f"{feature} needs feature level {level}: upgrade and start these servers first: {', '.join(behind)}"
             raise errors.STREAM_INVALID_CONFIG.with_values(err=text)
-        log.info("the cluster uses feature level %d from now on, for %s", level, feature)
         await self._propose(RaiseLevel(level=level))
+        FEATURE_LEVEL_RAISED.log(feature_level=level, feature=feature)
 
     async def _propose(self, command: Command) -> CommandVerdict:
         await self._raise_level(*self._needed_by(command))

@@ -56,6 +56,7 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import REPLICA_DIFFERS, REPLICA_DISCARDED
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -210,8 +211,9 @@ class Comparer:
 
     def _report(self, replica: StreamReplica, node: NodeId, command: commands.Digest) -> None:
         name, span = replica.config.name, (command.first_seq, command.last_seq)
-        log.error("stream %s: the replica on %s differs from the others in sequences %d to %d", name, node, *span)
-        self._advisories.of(replica.assignment.account).replica_differs(name, node, *span)
+        account = replica.assignment.account
+        REPLICA_DIFFERS.log(account=account, stream=name, node=node, first=span[0], last=span[1])
+        self._advisories.of(account).replica_differs(name, node, *span)
 
     async def _have_repaired(
         self, replica: StreamReplica, node: NodeId, whom: NodeId, command: commands.Digest
@@ -303,7 +305,7 @@ class Comparer:
         if group.is_leader:
             raise StoreError(f"{group.group_id}: no member has taken leadership over")
         self._figures.given_up += 1
-        log.warning("%s: gives its replica in memory up and is filled again", group.group_id)
+        REPLICA_DISCARDED.log(group=group.group_id)
         group.distrust(StoreCorrupt("a replica in memory differs from what a majority has"))
 
     # --- between nodes

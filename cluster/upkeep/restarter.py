@@ -17,6 +17,7 @@ import trio
 
 from jetraft.cluster.upkeep.reopening import Reopening
 from jetraft.raft.recovery.swap import Swap
+from jetraft.store.model.events import REPLICA_FAILED, REPLICA_RESUMED
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -101,12 +102,12 @@ class Restarter:
 
     async def _repair(self, key: tuple[str, int], group: Group) -> None:
         others = [node for node in group.members if node != self._node_id]
-        log.warning("%s: %s; its log is opened again", group.group_id, group.failed)
+        REPLICA_FAILED.log(group=group.group_id, error=str(group.failed))
         try:
             carry_out = partial(self._repairs.reopen, group.log, others)
             await self._reopen(Swap(group, is_wanted=lambda: group.failed is not None, carry_out=carry_out))
             self._reopened += 1
-            log.warning("%s: takes part again", group.group_id)
+            REPLICA_RESUMED.log(group=group.group_id)
         except (StoreError, OSError) as error:
             self._failed += 1
             log.warning("%s: %s", group.group_id, error)

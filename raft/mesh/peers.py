@@ -35,6 +35,7 @@ from jetraft.raft.mesh.setting import MeshSetting, MeshStatistics
 from jetraft.raft.mesh.store_ages import OLDER_COPY, StoreAges
 from jetraft.raft.mesh.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
+from jetraft.store.model.events import MEMBER_LINKED, MEMBER_UNLINKED
 from jetraft.store.model.ids import NodeId, node_id_of
 from jetraft.store.model.signal import Signal
 
@@ -335,7 +336,7 @@ class Mesh:
         if peer is None:
             return
         if not link.broke_protocol:
-            log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
+            MEMBER_UNLINKED.log(node=peer.name, node_id=link.node_id, reason=str(link.closed_because))
         self.broadcast(CHANNEL_CONTROL, self._about_self())  # the others learn whom it is not linked with any more
         self.calls.peer_down(link.node_id)
         self.on_peer_down.emit(link.node_id)
@@ -375,7 +376,7 @@ class Mesh:
             if other != self.node_id:
                 self._connector.dial(other_address, node=other)
         if before is None or not before.up:
-            log.info("link to %s (%s) began, session %d", hello.name, node, link.session)
+            MEMBER_LINKED.log(node=hello.name, node_id=node, session=link.session)
             self.broadcast(CHANNEL_CONTROL, self._about_self())
             self.on_peer_up.emit(node)
         elif (before.metadata, before.links) != (about.metadata, about.links):

@@ -26,6 +26,7 @@ from jetraft.raft.recovery.swap import Swap, SwapRefusedError
 from jetraft.store.disk.io import run_blocking
 from jetraft.store.log.snapshot import PartDamagedError, covers
 from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.events import REPLICA_BEHIND, REPLICA_CATCHUP_FAILED, REPLICA_CAUGHT_UP
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.manifest import Manifest
 from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
@@ -185,12 +186,12 @@ class Catchup:
                     return  # it has ended while this waited: what is known may be of its successor
                 await self._fetch_all(group, self._fetch_for(group, sender, offer))
             self._done += 1
-            log.info("%s has caught up to %d from %s", group_id, offer.index, sender)
+            REPLICA_CAUGHT_UP.log(group=group_id, index=offer.index, node=sender)
         except (PeerUnavailableError, CallTimeoutError) as error:
             log.info("fetching %s stopped, to be continued: %s", group_id, error)
         except (RemoteCallError, RemoteProtocolError, StoreError, OSError) as error:
             self._failed += 1
-            log.warning("fetching %s from %s failed: %s", group_id, sender, error)
+            REPLICA_CATCHUP_FAILED.log(group=group_id, node=sender, error=str(error))
             self._drop(group_id)
         finally:
             self._running.discard(group_id)
@@ -203,6 +204,8 @@ class Catchup:
             known.resume()
             return known
         self._drop(group.group_id)
+        behind = offer.index - group.applied_index
+        REPLICA_BEHIND.log(group=group.group_id, entries=behind, node=sender)
         fetch = self._fetches[group.group_id] = SnapshotFetch(
             group_id=group.group_id,
             incarnation=group.incarnation,

@@ -66,6 +66,7 @@ from jetraft.raft.recovery.joining_messages import (
     JoinWaiting,
 )
 from jetraft.raft.recovery.survivor import Forgot, Survivors
+from jetraft.store.model.events import REPLICA_EMPTY, REPLICA_REFILLED
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog, HardState, StoreError
 
@@ -214,7 +215,7 @@ class Joining:
         # Checked again after the questions: `forget` may have been called meanwhile.
         if self._waiting.pop(key, None) is None:
             raise JoinPendingError(f"{key[0]}: the group was deleted while this node asked")
-        log_.warning("%s: no member remembers anything; it begins empty", key[0])
+        REPLICA_EMPTY.log(group=key[0])
         self._begun[key] = counted
         return MemberAdmission(configuration=Configuration(voters=counted))
 
@@ -312,7 +313,7 @@ def admit(group: Group, node: NodeId, done: Callable[[MemberAdmission | str], No
     except MembershipChangeRefusedError as error:
         done(str(error))
     else:
-        log_.info("%s: %s has no memory of it and is to be a learner", group.group_id, node)
+        REPLICA_REFILLED.log(group=group.group_id, node=node)
 
 
 async def _admitted(group: Group, node: NodeId) -> MemberAdmission:

@@ -17,6 +17,7 @@ from jetraft.store.disk.io import run_blocking
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import repair
+from jetraft.store.model.events import ENTRIES_LOST, ENTRIES_REPAIRED, listed
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import StoreCorrupt, StoreError, StoreMisplaced
 
@@ -93,7 +94,7 @@ class RepairAttempt:
         if found.lost or found.behind:
             await self._salvage()
         if gone := [*found.lost, *found.unreadable]:
-            log_.error("%s: entries %s are damaged on every member and lost", group, gone)
+            ENTRIES_LOST.log(group=self._log.identity.group_id, entries=listed(gone))
             pending.entries_lost += len(gone)
         await self._rewrite(found)
         log = self._log
@@ -149,7 +150,7 @@ class RepairAttempt:
         frames = found.frames | placeholders
         self._pending.entries_repaired += len(found.frames) - len(returned)
         await self._open_again(partial(repair, log, frames), close=False)
-        log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(found.frames))
+        ENTRIES_REPAIRED.log(group=log.identity.group_id, entries=listed(sorted(found.frames)))
         await self._salvage()
         for index, frame in sorted(frames.items()):
             self._log.repair.set_term(index, parse_header(frame).term)

@@ -15,6 +15,7 @@ from jetraft.raft.recovery.repair_wire import RepairAnswer, RepairRequest, unpac
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.model import index_ranges
+from jetraft.store.model.events import ENTRIES_DAMAGED
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import StoreError
 
@@ -79,7 +80,7 @@ class Inquiry:
     async def run(self) -> Findings:
         """Ask for every damaged entry. Raises OvertakenError."""
         for first, last in self._log.damaged_entries:
-            log_.warning("%s: entries %d to %d are damaged", self._log.place.group, first, last)
+            ENTRIES_DAMAGED.log(group=self._log.identity.group_id, first=first, last=last)
             index = first
             while index <= last:
                 index = await self._fetch(index, last)

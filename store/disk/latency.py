@@ -7,8 +7,12 @@ from typing import Final
 
 import attrs
 
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.events import DISK_SLOW
+
 FAST_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
 SLOW_NS: Final = 20_000_000  # a stall counts as at most this much, so that the average recovers soon
+STALLED_NS: Final = NS_PER_S  # a batch that takes so long is an event of the log; etcd warns of the same time
 LATENCY_WEIGHT: Final = 0.1  # of the newest batch in the moving average
 _MS: Final = 1_000_000
 BOUNDS_NS: Final = (
@@ -43,6 +47,8 @@ class DiskLatency:
         counted_ns = elapsed_ns if elapsed_ns < SLOW_NS else SLOW_NS  # noqa: FURB136  (min() takes 200 ns)
         self._average_ns += (counted_ns - self._average_ns) * LATENCY_WEIGHT
         self._counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
+        if elapsed_ns >= STALLED_NS:
+            DISK_SLOW.log(seconds=round(elapsed_ns / NS_PER_S, 3), expected_s=STALLED_NS // NS_PER_S)
         self._sum_ns += elapsed_ns
 
     @property

@@ -11,7 +11,6 @@ import pytest
 
 from jetraft.api.address_share import AddressShare
 from jetraft.api.arrivals import BEGUN_PER_TURN, WAIT_NS, ArrivalPlaces, waiting_max
-from jetraft.api.auth.log_budget import LogBudget
 from jetraft.store.model.clock import ManualClock
 from tests.api.reload.test_reload import reload
 from tests.harness.certificates import Authority
@@ -39,7 +38,6 @@ class Bench:
     """ArrivalPlaces, with turns and time by hand."""
 
     clock: ManualClock = attrs.field(factory=ManualClock)
-    lines: list[str] = attrs.field(factory=list)
     later: list[Callable[[], None]] = attrs.field(factory=list)
     timers: list[tuple[int, Callable[[], None]]] = attrs.field(factory=list)
     begun: list[int] = attrs.field(factory=list)
@@ -47,7 +45,7 @@ class Bench:
     arrivals: ArrivalPlaces = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.arrivals = ArrivalPlaces(self.clock, LogBudget(self.lines.append, self.clock), PLACES)
+        self.arrivals = ArrivalPlaces(self.clock, PLACES)
         self.arrivals.attach(self.later.append, self.call_at)
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Never:
@@ -79,13 +77,13 @@ class Bench:
             callback()
 
 
-def test_beyond_its_places_an_address_waits_and_others_do_not() -> None:
+def test_beyond_its_places_an_address_waits_and_others_do_not(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for cid in range(PLACES + 2):
         bench.come(cid, "a")
     bench.come(100, "b")
     assert bench.begun == [*range(PLACES), 100]
-    assert bench.lines == [f"a - {PLACES} connections are not logged in, the next ones wait"]
+    assert caplog.messages == [f"a - {PLACES} connections are not logged in, the next ones wait"]
     bench.arrivals.leave(0)
     assert PLACES not in bench.begun  # not within the end of another one
     bench.turn()

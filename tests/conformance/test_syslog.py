@@ -22,6 +22,8 @@ KINDS: tuple[Kind, Kind] = ("reference", "jetraft")
 LINE = re.compile(r"<(\d+)>(\S+) (\S+) ([a-z-]+)\[\d+\]: (.*)\n")
 LOCAL = re.compile(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([a-z-]+)\[\d+\]: (.*)\n")
 
+WHY = ": no such user"
+
 
 @pytest.fixture
 def receiver() -> Iterator[socket.socket]:
@@ -66,7 +68,9 @@ def test_both_write_the_same_lines(receiver: socket.socket, tmp_path: Path) -> N
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)", lines[0][1])
         assert lines[0][0] == "5"
         assert ("4", "Plaintext passwords detected, use nkeys or bcrypt") in [(one[0], one[4]) for one in lines]
-    assert told[1] == told[0]
+    ours, reference = (told[KINDS.index(kind)] for kind in ("jetraft", "reference"))
+    assert [(severity, host, text.removesuffix(WHY)) for severity, host, text in ours] == reference
+    assert ours[0][2].endswith(WHY), "it says besides why a client was refused"
 
 
 def refusal(kind: Kind, url: str, directory: Path) -> tuple[int, str]:

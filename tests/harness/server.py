@@ -130,7 +130,7 @@ class Server:
         """Learn the client port from the start lines and wait for the last of them."""
         assert self.process is not None
         line = self.process.wait_for_line(LISTENING)
-        match = re.search(r":(\d+)\s*$", line)
+        match = re.search(r":(\d+)\W*$", line)  # a form for programs has a quotation mark behind it
         assert match is not None, line
         self.client_port = int(match.group(1))
         self.process.wait_for_line("Server is ready")

@@ -22,6 +22,7 @@ from jetraft.store.ledger import quarantine
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.events import REPLICA_EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -77,7 +78,7 @@ class StreamHost:
         is_emptied = assignment.holders == (own,) and key in self.memory_groups
         replica = await self._start_over(await self._memory_log(assignment), assignment)
         if is_emptied:
-            log_.warning("%s: the only member remembers nothing; it begins empty", assignment.group_id)
+            REPLICA_EMPTY.log(group=assignment.group_id)
             replica.note_forgotten(by_all=True)
         return replica
 

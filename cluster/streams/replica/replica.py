@@ -45,6 +45,7 @@ from jetraft.store.disk.io import check_wanted, run_blocking
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.events import STREAM_LEADER, STREAM_LEADER_ENDED, STREAM_LEADER_LOST, EventKind
 from jetraft.store.stream.retention import SizeModel, limits_of
 from jetraft.store.stream.stream_store import StreamStore
 
@@ -307,9 +308,21 @@ class StreamReplica:
 
     # --- consumers
 
-    async def create_consumer(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerInfo:
-        """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError."""
+    async def create_consumer(
+        self,
+        config: ConsumerConfig,
+        *,
+        action: ConsumerAction,
+        pedantic: bool,
+        changed: Callable[[EventKind, str], None] | None = None,
+    ) -> ConsumerInfo:
+        """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError.
+
+        `changed` is called with the name, and with what has happened to it, if anything has.
+        """
         created = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
+        if changed is not None and created.change is not None:
+            changed(created.change, created.name)
         info = self._leading().consumers.info(created.name, self.cluster(), initial=created.begins)
         if info is None:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
@@ -398,7 +411,10 @@ class StreamReplica:
         self._end_leadership()
         if term_led == term and leader is None and self.group.failed is None:
             self._loss_news.tell(self._site, self.group, self.config.name, self.machine.consumers.values())
-            self._site.leader_news.stream_lost(self._site.account, self.config.name, self._own_name, term)
+            self._log_ended(STREAM_LEADER_LOST, "it has no contact with a majority of the replicas")
+        elif term_led is not None and self.group.failed is None:
+            follows = f"{self._site.name_of(leader)} leads" if leader is not None else "an election began"
+            self._log_ended(STREAM_LEADER_ENDED, f"{follows} in term {term}", term_led)
         self.weigh()
         self._changed()
 
@@ -475,12 +491,22 @@ class StreamReplica:
             self._reshaper.look()
             announce_leader(self._site, self.group, self.config.name, self.machine.consumers.values())
             if len(self.group.members) > 1:
-                name, term = self._own_name, self.group.term
-                self._site.leader_news.stream_leads(self._site.account, self.config.name, name, term)
+                account, stream = self._site.account, self.config.name
+                STREAM_LEADER.log(account=account, stream=stream, node=self._own_name, term=self.group.term)
         self._changed()
 
     def _named(self, nodes: Iterable[NodeId]) -> str:
         return ", ".join(sorted(map(self._site.name_of, nodes)))
+
+    def _log_ended(self, kind: EventKind, reason: str, term: int | None = None) -> None:
+        """This replica led its stream until now, in this term or the present one."""
+        kind.log(
+            account=self._site.account,
+            stream=self.config.name,
+            node=self._own_name,
+            term=self.group.term if term is None else term,
+            reason=reason,
+        )
 
     @property
     def _own_name(self) -> str:
@@ -490,9 +516,13 @@ class StreamReplica:
         """The right to lead is over, though this member may lead its group still: of the stream it leads nothing."""
         if self._leadership is None and self.restoration is None:
             return
-        log.warning("stream %s: this replica serves no more: %s", self.config.name, self.statistics().mandate.why_not)
+        is_removed = self._site.has_no_row(self.assignment)
+        if is_removed:
+            self._log_ended(STREAM_LEADER_ENDED, "it was deleted")
+        else:
+            self._log_ended(STREAM_LEADER_LOST, str(self.statistics().mandate.why_not))
         self._fenced_term, self._fence = self.group.term, None
-        self._end_leadership(is_removed=self._site.has_no_row(self.assignment))
+        self._end_leadership(is_removed=is_removed)
         self._changed()
 
     def _wait_at_fence(self) -> None:

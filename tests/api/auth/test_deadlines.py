@@ -1,5 +1,4 @@
 from jetraft.api.auth.deadlines import HEAP_SLACK, AuthDeadlines
-from jetraft.api.auth.log_budget import LINES_PER_S, LogBudget
 from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 
@@ -41,14 +40,3 @@ def test_connections_that_have_gone_leave_nothing_behind() -> None:
         deadlines.expire(cid, clock.unix_ns() + NS_PER_S)
         deadlines.gone(cid)
     assert len(deadlines._expiring) <= HEAP_SLACK + 1
-
-
-def test_a_client_that_loops_does_not_fill_the_log() -> None:
-    clock, lines = ManualClock(), list[str]()
-    budget = LogBudget(lines.append, clock)
-    for number in range(LINES_PER_S + 7):
-        budget.line(f"line {number}")
-    assert lines == [f"line {number}" for number in range(LINES_PER_S)]
-    clock.advance(NS_PER_S)
-    budget.line("later")
-    assert lines[LINES_PER_S:] == ["7 lines about clients were left out", "later"]

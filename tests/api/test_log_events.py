@@ -1,0 +1,164 @@
+"""Each kind of event that one server can be brought to is a line of its log, in each form."""
+
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.store.model.events import KINDS
+from tests.harness.log_lines import FORMS, events, wait_for_event
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
+from tests.harness.raw import RawClient
+from tests.harness.server import Server
+
+CONFIG = """
+log_format: {form}
+max_connections: 4
+max_unauthenticated_per_address: 2
+max_pending: 1MB
+lame_duck_duration: "30s"
+lame_duck_grace_period: "1s"
+authorization {{ timeout: 30, users: [
+  {{ user: alice, password: "hush-a" }}
+  {{ user: bob, password: "hush-b", permissions: {{ publish: "allowed" }} }}
+] }}
+"""
+ALICE: dict[str, Any] = {"user": "alice", "pass": "hush-a"}
+BOB: dict[str, Any] = {"user": "bob", "pass": "hush-b"}
+STREAM: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders"]}
+BY: dict[str, Any] = {"account": "$G", "stream": "ORDERS", "user": "alice", "host": HOST}
+PAYLOAD = 512 << 10
+FLOOD = 64
+
+
+def changes(client: RawClient) -> None:
+    """Create, change and delete a stream and consumers of it."""
+
+    def done(subject: str, body: object = None) -> None:
+        assert "error" not in client.api(subject, body), subject
+
+    done("STREAM.CREATE.ORDERS", STREAM)
+    done("STREAM.UPDATE.ORDERS", STREAM | {"max_msgs": 10})
+    durable = {"durable_name": "c", "ack_policy": "explicit"}
+    for config in (durable, durable, durable | {"max_deliver": 3}):
+        done("CONSUMER.CREATE.ORDERS.c", {"stream_name": "ORDERS", "config": config})
+    short = {"name": "short", "ack_policy": "explicit", "inactive_threshold": 50_000_000}
+    done("CONSUMER.CREATE.ORDERS.short", {"stream_name": "ORDERS", "config": short})
+
+
+@attrs.frozen
+class Told:
+    """A server, and what its log has told."""
+
+    server: Server
+    form: str
+
+    def __call__(self, name: str, **fields: object) -> dict[str, Any]:
+        return wait_for_event(self.server.running, self.form, name, **fields)
+
+
+@pytest.fixture(params=FORMS)
+def told(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Told]:
+    with Server("jetraft", directory=tmp_path, config=CONFIG.format(form=request.param)) as server:
+        yield Told(server, request.param)
+        text = "\n".join(server.running.lines)
+        assert "hush" not in text
+        assert "payload-1" not in text
+
+
+def test_what_clients_do_is_a_line_each(told: Told) -> None:
+    server = told.server
+    wrong: dict[str, Any] = ALICE | {"pass": "hush-wrong"}
+    with RawClient(server.address, **wrong) as client:
+        client.rest()
+    named = {} if told.form == "text" else {"user": "alice", "address": HOST}
+    assert "cid:" in told("client_refused", reason="wrong secret", **named)["client"]
+
+    with RawClient(server.address, **BOB) as client:
+        client.publish("forbidden", b"payload-1")
+        client.settle()
+    told("permission_denied", violation='Publish Violation - Subject "forbidden"')
+
+    with RawClient(server.address, **ALICE) as client:
+        others = [socket.create_connection(server.address) for _ in range(3)]
+        told("connections_wait", address=HOST, count=2)
+        for other in others:
+            other.close()
+        client.settle()
+
+    with RawClient(server.address, **ALICE) as slow, RawClient(server.address, **ALICE) as client:
+        slow.subscribe("flood")
+        slow.settle()
+        for _ in range(FLOOD):
+            client.send(b"PUB flood %d\r\n%s\r\n" % (PAYLOAD, bytes(PAYLOAD)))
+        told("slow_consumer", count=1)
+
+    clients = [RawClient(server.address, **ALICE) for _ in range(4)]
+    with RawClient(server.address, connect=False) as client:
+        client.rest()
+    told("connection_refused", reason="maximum connections exceeded")
+    for each in clients:
+        each.close()
+
+
+def test_what_becomes_of_streams_and_consumers_is_a_line_with_who_asked(told: Told) -> None:
+    told("feature_level_raised")
+    with RawClient(told.server.address, **ALICE) as client:
+        changes(client)
+        told("consumer_expired", account="$G", stream="ORDERS", consumer="short")
+        client.api("CONSUMER.DELETE.ORDERS.c")
+        client.api("STREAM.DELETE.ORDERS")
+    for name in ("stream_created", "stream_changed", "stream_deleted"):
+        told(name, **BY)
+    for name in ("consumer_created", "consumer_changed", "consumer_deleted"):
+        told(name, **BY, consumer="c")
+    found = events(told.server.running, told.form, "consumer_created")
+    assert len(found) == 2, "the same request again has changed nothing"
+
+
+def test_what_an_operator_does_is_a_line_each(told: Told, tmp_path: Path) -> None:
+    told("server_ready")
+    path, log = tmp_path / "server.conf", told.server.running
+    path.write_text(CONFIG.format(form=told.form) + "ping_max: 3\n", encoding="utf-8")
+    log.signal(signal.SIGHUP)
+    told("config_reloaded")
+    path.write_text("ping_max: x\n", encoding="utf-8")
+    log.signal(signal.SIGHUP)
+    told("config_reload_failed")
+    log.signal(signal.SIGUSR2)
+    told("lame_duck")
+    told.server.stop()
+    told("server_stopping", signal="SIGTERM")
+    told("server_stopped")
+
+
+def test_a_reload_changes_the_form(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config="log_format: text\n") as server:
+        (tmp_path / "server.conf").write_text("log_format: json\n", encoding="utf-8")
+        server.running.signal(signal.SIGHUP)
+        wait_for_event(server.running, "json", "config_reloaded")
+        (tmp_path / "server.conf").write_text("log_format: xml\n", encoding="utf-8")
+        server.running.signal(signal.SIGHUP)
+        found = wait_for_event(server.running, "json", "config_reload_failed")
+        assert "unknown log_format: 'xml'; there are text, logfmt, json" in found["error"]
+
+
+def test_metrics_count_what_the_log_tells(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        with RawClient(server.address) as client:
+            client.api("STREAM.CREATE.ORDERS", STREAM)
+        with urllib.request.urlopen(f"http://{HOST}:{server.http_port}/metrics", timeout=PATIENCE_S) as answer:
+            page = answer.read().decode()
+        counts = {
+            line.split('"')[1]: int(line.split()[-1])
+            for line in page.splitlines()
+            if line.startswith("jetraft_log_events_total{")
+        }
+        assert counts.keys() == {kind.name for kind in KINDS}
+        assert (counts["stream_created"], counts["server_ready"], counts["disk_slow"]) == (1, 1, 0)
