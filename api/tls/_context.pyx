@@ -70,6 +70,9 @@ from jetraft.api.tls._openssl cimport (
     X509_STORE_CTX_get0_untrusted,
     X509_STORE_CTX_get_error,
     X509_STORE_CTX_get_ex_data,
+    X509_STORE_CTX_set_error,
+    X509_V_ERR_CERT_SIGNATURE_FAILURE,
+    X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
     X509_STORE_add_cert,
     X509_VERIFY_PARAM_set1_host,
     X509_VERIFY_PARAM_set1_ip_asc,
@@ -168,6 +171,12 @@ cdef int check(X509_STORE_CTX* ctx, void* arg) noexcept nogil:
             tls.certs_len += 4 + n
     good = X509_verify_cert(ctx)
     tls.verified = X509_STORE_CTX_get_error(ctx)
+    if good != 1 and tls.verified == X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        # An authority that has no more than the name of a trusted one is unknown, as to crypto/tls of Go. OpenSSL's
+        # alert would be of decryption.
+        X509_STORE_CTX_set_error(ctx, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)
+    if good != 1:
+        ERR_clear_error()       # what a signature failed with is not what the handshake failed with
     return 1 if good == 1 else 0
 
 

@@ -69,6 +69,9 @@ cdef extern from "<openssl/x509_vfy.h>" nogil:
     void* X509_STORE_CTX_get_ex_data(X509_STORE_CTX* ctx, int i)
     stack_x509* X509_STORE_CTX_get0_untrusted(X509_STORE_CTX* ctx)
     int X509_STORE_CTX_get_error(X509_STORE_CTX* ctx)
+    void X509_STORE_CTX_set_error(X509_STORE_CTX* ctx, int error)
+    int X509_V_ERR_CERT_SIGNATURE_FAILURE
+    int X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
 
 cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef struct SSL_CTX:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from jetraft.api.plane._secure import Judged
 from jetraft.api.tls.identity import fingerprint_texts
@@ -36,6 +38,9 @@ ADDRESS_MISMATCH: Final = 64
 EXPIRED: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 WRONG_USE: Final = 26
+WRONG_SIGNATURE: Final = 7  # of an issuer that has the name of an authority that is trusted
+ED25519_SIGNATURE: Final = "x509: Ed25519 verification failure"
+SIGNATURES: Final = ((ec.ECDSA, "x509: ECDSA verification failure"), (object, "crypto/rsa: verification error"))
 
 
 def quiet(failed: Judged) -> bool:
@@ -66,12 +71,14 @@ def text_of(  # noqa: PLR0911  (a table)
     return TEXTS.get(failed.library_text, f"tls: {failed.library_text or 'handshake failed'}")
 
 
-def verify_text(verified: int, certificates: Sequence[bytes], expected: str) -> str:
+def verify_text(verified: int, certificates: Sequence[bytes], expected: str) -> str:  # noqa: PLR0911  (a table)
     """Why a certificate was refused (X509_V_ERR_...)."""
     if verified in EXPIRED:
         return f"certificate has expired or is not yet valid: {moment_text(certificates)}"
     if verified in UNKNOWN_AUTHORITY:
         return "certificate signed by unknown authority"
+    if verified == WRONG_SIGNATURE and certificates:
+        return f"certificate signed by unknown authority{signature_text(certificates[0])}"
     if verified == WRONG_USE:
         return "certificate specifies an incompatible key usage"
     if verified == ADDRESS_MISMATCH and certificates:
@@ -105,6 +112,16 @@ def name_text(der: bytes, expected: str) -> str:
     if not names:
         return f"certificate is not valid for any names, but wanted to match {expected}"
     return f"certificate is valid for {', '.join(names)}, not {expected}"
+
+
+def signature_text(der: bytes) -> str:
+    """Which trusted authority has not signed a certificate that names it as its issuer."""
+    certificate = x509.load_der_x509_certificate(der)
+    name = next((str(one.value) for one in certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+    parameters = certificate.signature_algorithm_parameters  # None for Ed25519
+    why = next((text for kind, text in SIGNATURES if isinstance(parameters, kind)), "")
+    why = ED25519_SIGNATURE if parameters is None else why
+    return f' (possibly because of "{why}" while trying to verify candidate authority certificate "{name}")'
 
 
 def moment_text(certificates: Sequence[bytes]) -> str:

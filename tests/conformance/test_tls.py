@@ -3,8 +3,8 @@
 import re
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,24 @@ def talk(stage: Stage, label: str = "", *, first: bool = False, version: ssl.TLS
     if version is not None:
         context.maximum_version = version
     seen: Seen = {}
-    with suppress(ssl.SSLError), TlsClient(stage.server.address, context, first=first, protocol=1) as client:
+    with noting_alert(seen), TlsClient(stage.server.address, context, first=first, protocol=1) as client:
         info = {name: client.info.get(name) for name in TLS_FIELDS}
         order = [name for name in client.info if name in TLS_FIELDS or name in ("headers", "max_payload")]
         events = [getattr(event, "text", "")[:60].split(" {")[0] for event in client.settle()]
-        seen = {"info": info, "order": order, "events": events, "closed": client.closed}
+        seen |= {"info": info, "order": order, "events": events, "closed": client.closed}
         rows = [] if client.closed else stage.server.get("/connz?auth=1")[1]["connections"]
         seen["rows"] = [{name: row.get(name) for name in CONNZ} for row in rows]
     page = stage.server.get("/varz")[1]
     return seen | {"varz": {name: page.get(name, False) for name in VARZ}}
+
+
+@contextmanager
+def noting_alert(seen: Seen) -> Iterator[None]:
+    """Note the alert with which the other end gives up."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        seen["alert"] = error.reason
 
 
 def say(data: bytes, *, greeted: bool = True) -> Callable[[Stage], Seen]:
@@ -110,6 +119,7 @@ SCENES: dict[str, tuple[str, str, Callable[[Stage], Seen]]] = {
     "verified": (VERIFY, "", SHOWN),
     "verified, none shown": (VERIFY, "", PLAIN),
     "verified, stranger": (VERIFY, "", lambda stage: talk(stage, "stranger")),
+    "verified, stranger of its name": (VERIFY, "", lambda stage: talk(stage, "namesake")),
     "not verified, shown": ("ca_file: CA", "", SHOWN),
     "pinned": (f'{VERIFY}\npinned_certs: ["{"0" * 64}"]', "", SHOWN),
     "first": ("handshake_first: true", "", FIRST),
@@ -155,6 +165,11 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Au
     authority.server("rsa", uses_rsa=True)
     authority.sign("client")
     strangers.sign("stranger")
+    elsewhere = directory / "elsewhere"
+    elsewhere.mkdir()
+    namesake = Authority.make(elsewhere, authority.name).sign("namesake")
+    for file in (namesake.cert_file, namesake.key_file):
+        file.rename(directory / file.name)
     return authority, strangers
 
 
