@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def peer_infos(group: Group, *, name_of: NameOf, link_heard_ns: LinkHeard, now_ns: int) -> tuple[PeerInfo, ...]:
-    """The others as the leader sees them; none elsewhere. `now_ns` is monotonic."""
+    """The others as this member sees them, and which are up to date: the leader knows of all. `now_ns` is monotonic."""
+    if not group.is_leader:
+        return tuple(_as_followed(group, node, name_of(node), link_heard_ns(node), now_ns) for node in _others(group))
     return tuple(
         PeerInfo(
             name=name_of(lag.node),
@@ -40,8 +42,7 @@ def led_replicas(group: Group, *, name_of: NameOf, link_heard_ns: LinkHeard, now
 
 def unled_replicas(group: Group, *, name_of: NameOf, link_heard_ns: LinkHeard, now_ns: int) -> list[dict[str, Any]]:
     """The same, as told by a member that leads no more: of the others only their links are known."""
-    others = [node for node in group.members if node != group.node_id]
-    heard = {node: link_heard_ns(node) for node in others}
+    heard = {node: link_heard_ns(node) for node in _others(group)}
     return [
         *(
             PeerInfo(
@@ -51,6 +52,19 @@ def unled_replicas(group: Group, *, name_of: NameOf, link_heard_ns: LinkHeard, n
         ),
         _own(group, name_of),
     ]
+
+
+def _others(group: Group) -> list[NodeId]:
+    return [node for node in group.members if node != group.node_id]
+
+
+def _as_followed(group: Group, node: NodeId, name: str, heard_ns: int | None, now_ns: int) -> PeerInfo:
+    """A member as one that does not lead sees it: only the leader is known to have what is committed."""
+    active_ns = 0 if heard_ns is None else max(0, now_ns - heard_ns)
+    is_up = node in group.core.up
+    return PeerInfo(
+        name=name, current=is_up and node == group.leader, offline=not is_up, active_ns=active_ns, peer=node
+    )
 
 
 def silence_ns(lag: ReplicaLag, heard_ns: int | None, now_ns: int) -> int:

@@ -359,7 +359,7 @@ class Jsz:
             del document["config"]
         if question.raft and replica.cluster().raft_group:
             document |= self._raft_groups(replica, replica.cluster().raft_group, question)
-        if question.consumer and replica.is_leader:
+        if question.consumer:
             # Without a cluster there is nothing to say of the nodes of each.
             left_out = () if self.node.service.cluster.clustered else ("cluster",)
             document["consumer_detail"] = self._consumers(replica, replica.consumer_names(), question, left_out)
@@ -383,8 +383,8 @@ class Jsz:
         return Rows(self._consumer(replica, name, left_out) for name in names[:CONSUMERS_MAX])
 
     def _consumer(self, replica: StreamReplica, name: str, left_out: tuple[str, ...]) -> dict[str, Any] | None:
-        """A consumer as it is now; None when it is gone, or this node leads its stream no more."""
-        info = replica.consumer_info(name) if self._is_here(replica) and replica.is_leader else None
+        """A consumer as this node knows it now; None when it is gone."""
+        info = replica.consumer_view(name) if self._is_here(replica) else None
         if info is None:
             return None
         detail = info.to_json_dict()

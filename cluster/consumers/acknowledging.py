@@ -65,7 +65,7 @@ class Acknowledging:
         self._metric = self.metric_subject if is_sampled(state.config) else b""
         self._out = ConsumerEffects()
         self._last_active_ns = now.mono_ns
-        self._last_ack_unix_ns = 0
+        self._last_ack_unix_ns = state.acked_ns
         self._vanished = -1  # the stream's number at the last look for messages that are gone
 
     # --- events

@@ -88,6 +88,6 @@ class CoreStatistics:
     num_waiting: int
     num_pending: int
     last_delivered_ns: int | None  # Unix time
-    last_ack_ns: int | None  # Unix time, in this term of leadership
+    last_ack_ns: int | None  # Unix time at which this process heard of it
     pin_id: str = ""  # of the pinned client of the priority group, in this term
     pinned_ns: int = 0  # Unix time

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from jetraft.cluster.consumers.account_bounds import server_limits_of, within
+from jetraft.cluster.consumers.consumer_infos import info_of
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.consumer_transitions import creation_of
@@ -22,12 +23,11 @@ from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
-from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
+from jetraft.store.model.config import DeliverPolicy, RetentionPolicy
 from jetraft.store.model.events import CONSUMER_CHANGED, CONSUMER_CREATED, EventKind
 from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
-from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
 from jetraft.store.model.tiers import limits_for
 from jetraft.store.model.validate_consumer import (
     check_consumer_action,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
-    from jetraft.store.model.state import AccountLimits, ClusterInfo
+    from jetraft.store.model.state import AccountLimits, ClusterInfo, ConsumerInfo
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StreamStore
 
@@ -227,38 +227,10 @@ class ConsumerFrontend:
         state = self._machine.consumers.get(name)
         if state is None:
             return None
-        figures = self._dispatcher.figures(state, initial=initial)
-        config = state.config
+        figures, config = self._dispatcher.figures(state, initial=initial), state.config
+        is_bound = bool(config.deliver_subject) and self._is_bound(config)
         now_ns = self._site.clock.unix_ns()
-        pause_left_ns = 0 if config.pause_until is None else gotime.until_ns(config.pause_until, now_ns)
-        last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
-        return ConsumerInfo(
-            stream_name=self._dispatcher.stream,
-            name=name,
-            created_ns=state.created_ns,
-            config=config,
-            delivered=SequencePair(
-                consumer_seq=figures.delivered_consumer,
-                stream_seq=figures.delivered_stream,
-                last_active_ns=figures.last_delivered_ns,
-            ),
-            ack_floor=SequencePair(
-                consumer_seq=figures.ack_floor[0], stream_seq=figures.ack_floor[1], last_active_ns=last_ack_ns
-            ),
-            num_ack_pending=figures.num_ack_pending,
-            num_redelivered=figures.num_redelivered,
-            num_waiting=figures.num_waiting,
-            num_pending=figures.num_pending,
-            cluster=cluster,
-            push_bound=bool(config.deliver_subject) and self._is_bound(config),
-            paused=pause_left_ns > 0,
-            pause_remaining_ns=max(0, pause_left_ns),
-            ts_ns=now_ns,
-            priority_groups=tuple(
-                PriorityGroupState(group=group, pinned_client_id=figures.pin_id, pinned_ts_ns=figures.pinned_ns)
-                for group in config.priority_groups[:1]  # the only one that is served, as in nats-server
-            ),
-        )
+        return info_of(self._dispatcher.stream, state, figures, cluster, now_ns, is_bound=is_bound)
 
     def _check_not_in_use(self, old: ConsumerConfig, new: ConsumerConfig) -> None:
         """A push consumer with a listener keeps its deliver subject."""

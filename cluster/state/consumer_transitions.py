@@ -57,6 +57,7 @@ def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
     return NOTHING
 
 
+ACKS: Final = (commands.Acked, commands.AckedUpTo, commands.AckedLate)  # what counts as the last ack of a consumer
 TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
     commands.Delivered: lambda state, command: state.deliver(command.seqs, command.consumer_seq, command.ts_ns),
     commands.AckedLate: lambda state, command: state.ack_late(command.seqs),

@@ -18,7 +18,7 @@ import attrs
 from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import flagged_records, subjects_of
 from jetraft.cluster.state.ack_header import acked_in
-from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer, restored_consumer
+from jetraft.cluster.state.consumer_transitions import ACKS, TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.interest import Interest
@@ -88,6 +88,7 @@ class StreamMachine:
         self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
         self._interest: Interest | None = None  # of a stream with interest retention, once it is asked
         self._rivals: ConsumerFilters | None = None  # of a work queue, once it is asked
+        self.acked: list[ConsumerState] = []  # those of which the last call of `apply` has applied acks
         self.mutations = 0  # grows with every change of the set of messages; caches compare it
         self._events = events
         self._entries_applied = 0
@@ -97,6 +98,8 @@ class StreamMachine:
         """One result per entry: last sequence, messages removed, or a list with a result per consumer command."""
         results: list[object] = []
         messages_added = False
+        if self.acked:
+            self.acked = []
         for entry in entries:
             results.append(_APPLIERS[entry.kind](self, entry))
             messages_added = messages_added or entry.kind == Kind.MESSAGES
@@ -322,6 +325,8 @@ class StreamMachine:
             return True
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
+        if isinstance(command, ACKS):
+            self.acked.append(consumer)
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
             self._follow(consumer)
             self._tell(self._events.consumer_updated, consumer, is_reset=isinstance(command, commands.ResetConsumer))

@@ -14,6 +14,7 @@ Safety never depends on that: it stays in terms and votes.
 """
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import attrs
@@ -161,6 +162,11 @@ class Engine(Protocol):
     @property
     def commit_index(self) -> int:
         """The highest index known to be committed. Never goes back."""
+        ...
+
+    @property
+    def up(self) -> AbstractSet[NodeId]:
+        """The nodes with a link session."""
         ...
 
     @property

@@ -51,6 +51,7 @@ class ConsumerState:
     acked_ahead: set[int] = NO_SEQS  # acks for deliveries that this state has not seen, above delivered
     dead: dict[int, DeadLetter] = NO_LETTERS  # given up, not handed on yet (store/model/extensions.py)
     config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, cached for snapshots; empty: not cached
+    acked_ns: int = attrs.field(default=0, eq=False)  # Unix time at which this process applied the last ack; not stored
     packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty if it changed since
 
     @property

@@ -117,12 +117,6 @@ SHOWN: tuple[Shown, ...] = (
         where="cluster/meta/frontend.py",
     ),
     Shown(
-        what="the time of the last ack in consumer info",
-        ours="of the acks that this leader has taken; none after a change of leaders",
-        theirs="goes on, as each replica notes when it hears of an ack",
-        where="cluster/consumers/effects.py",
-    ),
-    Shown(
         what="who a closed connection was, asked without `auth`",
         ours="not told, as of open ones",
         theirs="`jwt`, `issuer_key` and `name_tag` of users with tokens",

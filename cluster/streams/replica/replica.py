@@ -16,6 +16,7 @@ import attrs
 
 from jetraft.cluster.backup.mark import is_marked
 from jetraft.cluster.backup.restoration import Restoration
+from jetraft.cluster.consumers.consumer_infos import applied_figures, info_of
 from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.membership.reshaper import Reshaper
 from jetraft.cluster.state import commands
@@ -341,6 +342,15 @@ class StreamReplica:
         """The consumer as its leader sees it; None when there is none."""
         return self._leading().consumers.info(name, self.cluster())
 
+    def consumer_view(self, name: str) -> ConsumerInfo | None:
+        """The consumer as this replica knows it, which need not lead: what waits for messages only the leader knows."""
+        if self._leadership is not None:
+            return self._leadership.consumers.info(name, self.cluster())
+        state = self.machine.consumers.get(name)
+        if state is None:
+            return None
+        return info_of(self.config.name, state, applied_figures(state), self.cluster(), self._site.clock.unix_ns())
+
     async def settle_consumers(self) -> None:
         """Return when the consumers' states in the machine are what clients have seen of them by now."""
         await self._leading().consumers.settle()
@@ -458,6 +468,10 @@ class StreamReplica:
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied."""
+        if self.machine.acked:
+            now_ns = self._site.clock.unix_ns()
+            for state in self.machine.acked:
+                state.acked_ns = now_ns
         if self._leadership is not None:
             self._leadership.applied(messages_added=messages_added)
         if messages_added:
