@@ -53,7 +53,7 @@ class Tally:
         """
         last_seq = self.state.get("last_seq", 0)
         if self.cut is not None:
-            return self.cut.until(last_seq)
+            return self.cut
         is_whole = from_seq == 1 or not self.state.get("messages") or 0 < self.seen.first_seq < from_seq
         return self.seen.cut(last_seq) if is_whole or self.state.get("first_seq", 0) >= from_seq else None
 

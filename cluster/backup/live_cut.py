@@ -3,8 +3,8 @@ r"""Which sequences of a stream are live at one moment: the end of an archive th
 An archive has messages as they were read, one after the other, while the stream went on: some of what was live at its
 beginning is missing, some of what it has is gone by its end. A backup that continues must know one moment exactly, and
 also what has become of the messages in the archives before. So the server says at the end, in the same turn in which
-the last message was read, which sequences are removed; removal is final, so what an archive has and this does not name
-is what the stream had at that moment.
+nothing newer was left to read, which sequences are removed; removal is final, so what an archive has and this does not
+name is what the stream had at that moment.
 
     {"first_seq": 12, "last_seq": 900}\n<removed sequences in between, packed as in _seqset.pyx>
 """

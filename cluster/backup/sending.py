@@ -2,10 +2,11 @@
 
 State and consumers are taken at one moment, which is exact because they belong to one group; messages are read while
 the stream goes on, from the first to the last of that moment, so what is removed meanwhile may be missing. A client
-that asks for it learns at the end which sequences are removed by then (live_cut.py). The consumers by which other
-streams read this one are left out: these streams make them again, and nats-server refuses them. Chunks are
-acknowledged one by one; as many as fit into the window are under way. A receiver that stops acknowledging, or whose
-subscription is gone, ends it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
+that asks for it gets what comes meanwhile too, and learns in the turn in which there is no more which sequences are
+removed by then (live_cut.py): it has all that the stream had in that turn. The consumers by which other streams read
+this one are left out: these streams make them again, and nats-server refuses them. Chunks are acknowledged one by one;
+as many as fit into the window are under way. A receiver that stops acknowledging, or whose subscription is gone, ends
+it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import trio
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
-from jetraft.cluster.backup.live_cut import CUT_NAME, pack_cut
+from jetraft.cluster.backup.live_cut import CUT_NAME, LiveCut, pack_cut
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import SinkKind
 from jetraft.raft.changes import Change
@@ -45,6 +46,7 @@ INTEREST_WAIT_S: Final = 2.0
 ACK_WAIT_S: Final = 5.0
 READ_BYTES: Final = 1 << 20  # of messages read in one go, between which others have their turn
 READ_MESSAGES: Final = 512
+ROUNDS_MAX: Final = 20  # readings of what came meanwhile; after them the stream is cut where it is read
 
 NO_INTEREST: Final = status(408, b"No Interest")
 NO_FLOW: Final = status(408, b"No Flow Response")
@@ -177,25 +179,29 @@ class Sending:
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield MAGIC + b"".join(map(pack_entry, self._cut.heads))
         machine, state = self._machine, self._cut.state
-        seq = max(state.first_seq, self._manner.from_seq)
-        while state.messages and seq <= state.last_seq:
+        seq, last_seq, rounds = max(state.first_seq, self._manner.from_seq), state.last_seq, 0
+        while True:
             if not self._is_open():
                 raise StoreError("the replica has stopped")
             runs = machine.store.next_runs((), seq, READ_MESSAGES)
-            if not runs:
-                break
+            if not runs or (runs[0] > last_seq and (not self._manner.with_cut or rounds == ROUNDS_MAX)):
+                break  # in the turn in which the cut is made
+            if runs[0] > last_seq:
+                rounds, last_seq = rounds + 1, machine.store.last_seq
             fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)
             found = machine.store.load_many(runs.part(0, max(1, fitting)))
             yield b"".join(
                 pack_entry(ArchiveEntry(one.subject, one.ts_ns, one.seq, one.hdr, one.payload))
                 for one in found
-                if one.seq <= state.last_seq
+                if one.seq <= last_seq or self._manner.with_cut
             )
             seq = runs[max(1, fitting) - 1] + 1
             await trio.lowlevel.checkpoint()
         if self._manner.with_cut:
             store = machine.store
             body = pack_cut(store.first_seq, store.last_seq, store.packed_deleted())
+            if runs:  # it grows faster than it is read
+                body = LiveCut.parse(body).until(max(last_seq, seq - 1)).pack()
             yield pack_entry(ArchiveEntry(CUT_NAME, self._now_unix_ns(), 0, b"", body))
         yield pack_entry(END)
 

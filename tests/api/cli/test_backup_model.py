@@ -27,7 +27,7 @@ from jetraft.cluster.backup import sending
 from jetraft.cluster.backup.archive import END, STATE_NAME, ArchiveEntry
 from jetraft.cluster.backup.contents import Contents
 from jetraft.cluster.backup.live_cut import CUT_NAME
-from jetraft.cluster.backup.sending import Manner, Sending, cut_of
+from jetraft.cluster.backup.sending import ROUNDS_MAX, Manner, Sending, cut_of
 from jetraft.store.model.config import RetentionPolicy
 from jetraft.store.s2.framing import Compressor
 from tests.cluster.lab import stream_config
@@ -78,7 +78,8 @@ class StreamAlone(BackupSession):
         self.retention = retention
         self.work = work
         self.knows_cuts = knows_cuts
-        self.at_end: Messages = []  # what was live when the archive ended, up to its last sequence
+        self.end_seq = 0  # of the stream then
+        self.at_end: Messages = []  # what was live when the archive ended
         self.asked = 0
 
     def api(self, subject: str, body: object = None) -> dict[str, Any]:
@@ -118,7 +119,7 @@ class StreamAlone(BackupSession):
         async for piece in made._pieces():
             pieces.append(piece)
             if CUT_NAME in piece or not self.knows_cuts:
-                self.at_end = [one for one in messages_of(self.bench) if one[0] <= cut.state.last_seq]
+                self.at_end, self.end_seq = messages_of(self.bench), machine.store.last_seq
             if self.knows_cuts:  # the archive of nats-server is as of one moment
                 play(self.bench, next(during, []), self.retention)
 
@@ -144,15 +145,20 @@ def restored(directory: Path, point: BackupPoint) -> Messages:
 @pytest.fixture(autouse=True)
 def _two_messages_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "READ_MESSAGES", 2)
+    monkeypatch.setattr(sending, "ROUNDS_MAX", ROUNDS_MAX)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    works=st.lists(WORK, min_size=1, max_size=4), retention=st.sampled_from(RetentionPolicy), knows_cuts=st.booleans()
+    works=st.lists(WORK, min_size=1, max_size=4),
+    retention=st.sampled_from(RetentionPolicy),
+    knows_cuts=st.booleans(),
+    rounds=st.sampled_from([0, 1, ROUNDS_MAX]),
 )
 def test_each_point_is_what_the_stream_had_then(
-    works: list[Work], retention: RetentionPolicy, *, knows_cuts: bool
+    works: list[Work], retention: RetentionPolicy, rounds: int, *, knows_cuts: bool
 ) -> None:
+    sending.ROUNDS_MAX = rounds  # type: ignore[misc]  # put back by the fixture
     bench = Bench(retention=retention, duplicate_window=10**12)
     points: dict[int, Messages] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -166,8 +172,10 @@ def test_each_point_is_what_the_stream_had_then(
                 continue
             finally:
                 play(bench, work.after, retention)
-            points[segment.last_seq] = stream.at_end
-            assert live == len(stream.at_end)
+            is_exact = rounds == ROUNDS_MAX or not knows_cuts
+            assert segment.last_seq == stream.end_seq if is_exact else segment.last_seq <= stream.end_seq
+            points[segment.last_seq] = [one for one in stream.at_end if one[0] <= segment.last_seq]
+            assert live == len(points[segment.last_seq])
         if not points:
             return
         assert restored(directory, BackupPoint()) == list(points.values())[-1]
@@ -179,6 +187,35 @@ def test_each_point_is_what_the_stream_had_then(
             assert [one for one in found if one[0] <= before] == points.get(before, [])
             assert [one[0] for one in found] == sorted({one[0] for one in found})
             assert not found or found[-1][0] <= seq
+
+
+@pytest.mark.parametrize("messages", [0, 1, 2, 3, 7])
+def test_what_comes_and_goes_while_an_archive_is_read_is_in_the_backup_or_not(tmp_path: Path, messages: int) -> None:
+    bench = Bench(max_msgs=3)
+    for _ in range(messages):
+        bench.messages(b"s.a")
+
+    class Busy(StreamAlone):
+        async def _send(self, manner: Manner, pieces: list[bytes]) -> None:
+            await super()._send(manner, Growing(bench, pieces))
+
+    class Growing(list[bytes]):
+        """Each piece that is read makes two messages come, until there were ten."""
+
+        def __init__(self, bench: Bench, pieces: list[bytes]) -> None:
+            super().__init__()
+            self.bench, self.pieces = bench, pieces
+
+        def append(self, piece: bytes) -> None:
+            self.pieces.append(piece)
+            if CUT_NAME not in piece and self.bench.machine.store.last_seq < messages + 10:
+                self.bench.messages(b"s.b", b"s.c")
+
+    stream = Busy(bench, RetentionPolicy.LIMITS, Work([], [], [], [], killed_after=None, whole=False))
+    _, segment, live = take(stream, "S", tmp_path, whole=False)
+    assert (segment.last_seq, live) == (stream.end_seq, len(stream.at_end))
+    assert segment.last_seq > messages
+    assert restored(tmp_path, BackupPoint()) == stream.at_end
 
 
 def test_a_message_that_the_server_has_left_out_is_found_before_the_backup_counts(tmp_path: Path) -> None:
