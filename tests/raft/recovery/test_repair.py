@@ -279,7 +279,7 @@ async def test_a_lost_end_is_taken_from_the_leader_of_the_present_term_through_o
     wire: dict[NodeId, Node] = {}
     a, b, c = Node(wire, A), Node(wire, B), Node(wire, C)
     for node, terms in ((a, own), (b, others), (c, own)):
-        node.write([entry(index, at) for index, at in enumerate(terms, 1)], term=term)
+        node.write([entry(index, at) for index, at in enumerate(terms, 1)], term=max(term, *terms))
     a.damage(4)
     c.damage(4)
     b.lead(commit_index=0)
