@@ -18,6 +18,7 @@ import json
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -100,7 +101,7 @@ def run(cluster: Cluster, name: str, seed: int, *, faults: int, directory: Path)
             write(stage, SCENARIOS[name], faults)
             verdict = judged(stage)
         except (ServerFailed, OSError, AssertionError) as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = told(error)
         finally:
             stage.job.close()
             for node in cluster:
@@ -113,6 +114,12 @@ def run(cluster: Cluster, name: str, seed: int, *, faults: int, directory: Path)
     result = Result(scenario=name, seed=seed, verdict=verdict, faults=measured, problem=problem)
     tell(result, stage)
     return result
+
+
+def told(error: BaseException) -> str:
+    """The error; an assertion without words is named by its line."""
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {str(error) or f'{Path(line.filename).name}, line {line.lineno}: {line.line}'}"
 
 
 def write(stage: Stage, act: Callable[[Stage], None], faults: int) -> None:
