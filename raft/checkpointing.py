@@ -32,7 +32,7 @@ class CheckpointPolicy:
 
 @attrs.frozen(slots=True)
 class Unsaved:
-    """What was applied since the newest checkpoint; monotonic time of that one, None if this process took none."""
+    """The entries applied since the newest checkpoint; monotonic time of that one, None if this process took none."""
 
     entries: int
     applied_bytes: int
@@ -143,11 +143,11 @@ class Checkpointer:
         self._saved_at_ns = now_ns
 
     def unsaved(self) -> Unsaved:
-        """What the next checkpoint would add."""
+        """The entries that the next checkpoint would add."""
         return Unsaved(self._entries, self._bytes, self._saved_at_ns)
 
     def offer(self, term: int) -> SnapshotOffer | None:
-        """What a peer that is behind the log may fetch: the newest durable checkpoint. Reads nothing from disk."""
+        """The offer to a peer that is behind the log: the newest durable checkpoint. Reads nothing from disk."""
         durable = (saved for saved in reversed(self._saved) if saved.token <= self._log.durable_token)
         newest = next(durable, None)
         if newest is None or newest.index < max(1, self._log.boundary[0]):

@@ -25,7 +25,7 @@ ENDLESS_NS: Final = 1 << 62  # on the monotonic clock: for as long as nothing ha
 
 
 class Freshness:
-    """What one member knows of its own age; `note` is called after every event of the group."""
+    """One member's knowledge of its own age; `note` is called after every event of the group."""
 
     __slots__ = ("_is_led", "_on_news", "_target_index", "_target_ns", "until_ns")
 
@@ -52,7 +52,7 @@ class Freshness:
             self._on_news()
 
     def _aim(self, told_index: int, applied_index: int, now_ns: int) -> None:
-        """What was committed at some moment is to be reached: when it is, what is here is as old as that moment."""
+        """An index committed at some moment is to be reached: when it is, the state here is as old as that moment."""
         if told_index and applied_index < self._target_index:
             return
         if told_index and self._target_index:

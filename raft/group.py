@@ -204,7 +204,7 @@ class Group:
         )
 
     def unsaved(self) -> Unsaved:
-        """What has been applied since the newest checkpoint."""
+        """The entries applied since the newest checkpoint."""
         return self._checkpointer.unsaved()
 
     # What others ask for.
@@ -383,7 +383,7 @@ class Group:
         self._checkpointer.hold_until(until_ns)
 
     def snapshot(self) -> "tuple[Manifest, Checkpoint] | None":
-        """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
+        """The offer to a peer that is behind the log: the newest durable checkpoint, and the blocks it needs."""
         return self._checkpointer.newest()
 
     async def read_snapshot(self) -> "tuple[Manifest, Checkpoint] | None":

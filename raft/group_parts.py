@@ -1,4 +1,4 @@
-"""What one group on one node is made of, put together over a log that was recovered. Nothing has begun yet."""
+"""The parts of one group on one node, put together over a log that was recovered. Nothing has begun yet."""
 
 from collections.abc import Callable
 

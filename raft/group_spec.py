@@ -1,4 +1,4 @@
-"""What a group is made from, and how it shows itself."""
+"""The parts that a group is made from, and how it shows itself."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 
 @attrs.frozen(kw_only=True, slots=True)
 class GroupSpec:
-    """What a group is created from. `members` counts only for a log that is new."""
+    """The description that a group is created from. `members` counts only for a log that is new."""
 
     group_id: GroupId
     incarnation: int
@@ -23,7 +23,7 @@ class GroupSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class GroupSetting:
-    """What all groups of a node share."""
+    """The setting that all groups of a node share."""
 
     node_id: NodeId
     seal: Sealer

@@ -45,7 +45,7 @@ ROUNDS_PER_FLUSH = 8  # callbacks may propose again; what is left after these ro
 
 
 class Links(Protocol):
-    """What the manager needs of the mesh."""
+    """The links as the manager needs them."""
 
     @property
     def node_id(self) -> NodeId:

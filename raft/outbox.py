@@ -1,4 +1,4 @@
-"""What a member has to send, until it may leave and the manager takes it.
+"""The messages of a member, until they may leave and the manager takes them.
 
 The order of one member's messages is kept: what waited for the disk leaves, when it is durable, before what is sent
 because of that.
@@ -45,7 +45,7 @@ class RaftOutbox:
             self.has_something = True
 
     def take_sends(self) -> Sequence[tuple[NodeId, Message]]:
-        """What may leave now, in order."""
+        """The messages that may leave now, in order."""
         self.has_something = self._offer is not None
         if not self._sends:
             return ()

@@ -1,4 +1,4 @@
-"""What the groups of a node send in a turn, gathered to one payload per peer."""
+"""The messages of a node's groups in a turn, gathered to one payload per peer."""
 
 from collections.abc import Callable, Iterable
 

@@ -15,7 +15,7 @@ GROUPS_PER_TURN: Final = 250  # some 4 ms with what they do then; the last of 3,
 
 
 class Hears(Protocol):
-    """What is told; raft.group.Group has it."""
+    """The group as it is told; raft.group.Group has this."""
 
     group_id: GroupId
 
@@ -29,7 +29,7 @@ class Hears(Protocol):
 
 
 class PeerEvents:
-    """What waits, by peer and group: True for a beginning, False for an end, in order."""
+    """The events that wait, by peer and group: True for a beginning, False for an end, in order."""
 
     def __init__(self) -> None:
         self.waiting: dict[NodeId, dict[GroupId, tuple[Hears, tuple[bool, ...]]]] = {}

@@ -1,4 +1,4 @@
-"""What a member knows when it starts: its log, its checkpoint, and the configurations above it (rule 27).
+"""A member's knowledge when it starts: its log, its checkpoint, and the configurations above it (rule 27).
 
 The configuration is rebuilt from the log, never from what the caller believes the members are: a change that was
 appended but not yet committed is in force after a restart too. The caller's list counts only for a log that is new; it
@@ -27,7 +27,7 @@ SCAN_BYTES = 256 << 10
 
 @attrs.frozen(kw_only=True, slots=True)
 class Replayed:
-    """Where a member begins: everything up to `applied_index` is in the machine, and committed."""
+    """The beginning of a member: everything up to `applied_index` is in the machine, and committed."""
 
     configurations: ConfigurationHistory
     applied_index: int

@@ -1,4 +1,4 @@
-"""Who leads a group, as one member tells it to its state machine and to those who wait for an outcome.
+"""The leader of a group, as one member tells it to its state machine and to those who wait for an outcome.
 
 A member that is elected leads (`term_led`) from then on, and begins to admit (`is_leader`) when everything before its
 term is applied: only then its state is complete. When the term ends, all that wait get an outcome.

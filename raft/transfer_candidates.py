@@ -12,7 +12,7 @@ TRANSFERS_AT_ONCE: Final = 32  # some 20 ms on a machine at rest, which serves a
 
 
 class LedGroup(Protocol):
-    """What choosing looks at; raft.group.Group has it."""
+    """The group as choosing looks at it; raft.group.Group has this."""
 
     @property
     def leader(self) -> NodeId | None:

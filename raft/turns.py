@@ -1,4 +1,4 @@
-"""What a group does in a turn of the node: receive, step the engine, perform what it wants done, learn and advance.
+"""A group's part of a turn of the node: receive, step the engine, perform what it wants done, learn and advance.
 
 Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready` is performed in one place (`_put`).
 `learn` and `advance` end the turn: learn what became durable, say what is committed; apply it, tell the proposers, seal

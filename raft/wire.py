@@ -85,7 +85,7 @@ _CLASSES: dict[int, tuple[type, tuple[str, ...]]] = {code: (cls, names) for code
 
 
 def _numbers_of(names: tuple[str, ...]) -> "Callable[[Message], tuple[int, ...]]":
-    """What gives the numbers of a message in order."""
+    """A function that gives the numbers of a message in order."""
     if len(names) > 1:
         return attrgetter(*names)
     return (lambda message: (getattr(message, names[0]),)) if names else lambda _message: ()
@@ -196,7 +196,7 @@ def split_frames(body: memoryview, prev_index: int, prev_term: int, incarnation:
 
 
 def _unsound(frame: bytes, index: int, incarnation: int) -> RemoteProtocolError:
-    """What is wrong with a frame that is not the sound entry of this index."""
+    """The fault of a frame that is not the sound entry of this index."""
     header = parse_header(frame)
     if header.log_index != index or header.incarnation != incarnation:
         return RemoteProtocolError(f"frame of index {header.log_index} arrived where {index} belongs")

@@ -1,4 +1,4 @@
-"""What a leader does with the answers of members, with either engine. Answers of other terms are dropped (rule 12).
+"""A leader and the answers of members, with either engine. Answers of other terms are dropped (rule 12).
 
 A member that says whom it follows may have been misled by a late message of a leader that is one no longer. The node
 that it follows says so (rule 44), whether it has the group open or not: else the claim lasts until its lease ends.
@@ -42,7 +42,7 @@ def on_leader_seen(member: "Member", sender: NodeId, message: LeaderSeen, now_ns
 
 
 def disclaimer(message: LeaderSeen) -> Resigned:
-    """What a node answers that does not lead in the term in which it is followed; it never will again."""
+    """The answer of a node that does not lead in the term in which it is followed; it never will again."""
     return Resigned(term=message.term)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Decider(Protocol):
-    """What an engine decides. Each method returns when its effect is in the log, which is durable later."""
+    """The decisions of an engine. Each method returns when its effect is in the log, which is durable later."""
 
     @property
     def members_may_change(self) -> bool:

@@ -172,7 +172,7 @@ def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteReques
 
 
 def _ask_instead(member: "Member", now_ns: int) -> None:
-    """Who asks lacks something that this member has, so that one cannot be waited for."""
+    """The candidate lacks something that this member has, so that one cannot be waited for."""
     if member.ballot is None and member.pre_ballot is None and member.may_stand and not member.reluctant:
         member.timer.look_now(now_ns)
 

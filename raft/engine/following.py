@@ -1,4 +1,4 @@
-"""What a member does with a leader's messages, with either engine.
+"""A member and its leader's messages, with either engine.
 
 A message that only a leader sends makes its sender the leader of the term, and, in a living link session, lets it
 claim the group: the election timer stops until the claim ends. What the leader's entries do to the log is for the

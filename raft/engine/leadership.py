@@ -50,7 +50,7 @@ class Transfer:
 
 
 class Leadership:
-    """What a leader has and others have not."""
+    """The state that a leader has and others have not."""
 
     def __init__(  # noqa: PLR0913  (what the member lends it)
         self,

@@ -161,7 +161,7 @@ class Member:
         return due_ns
 
     def peer_progress(self) -> list[PeerProgress]:
-        """What the leader knows of the members; nothing elsewhere."""
+        """The leader's knowledge of the members; nothing elsewhere."""
         return self.leadership.replication.report() if self.leadership is not None else []
 
     # Events.
@@ -335,7 +335,7 @@ class Member:
     # Effects.
 
     def take_ready(self) -> Ready:
-        """What came of the events since the last call; NOTHING, which is one object, when there is nothing to do."""
+        """The effects of the events since the last call; NOTHING, which is one object, when there is nothing to do."""
         effects = self.effects
         if not effects.has_something and effects.told == (self.role, self.term, self.leader):
             return NOTHING  # what most calls end with: no object is made for it

@@ -1,4 +1,4 @@
-"""Who votes: the configuration in force, and its history through appends, cuts and restarts.
+"""The voters: the configuration in force, and its history through appends, cuts and restarts.
 
 The configuration is the last configuration entry of the log, committed or not. It is in force from the moment it is
 appended. When the entry is cut the one before it returns, and below the first entry of the log stands the *base*: the
@@ -157,11 +157,11 @@ class ConfigurationHistory:
         return found
 
     def encode_at(self, index: int) -> bytes:
-        """What a checkpoint at `index` keeps of it."""
+        """The part of it that a checkpoint at `index` keeps."""
         return self.at(index).encode(settled=self._settled_after(index))
 
     def members_at(self, index: int, term: int, members: bytes) -> bytes:
-        """Who the members are here at an entry at which they are these for another member.
+        """The members here at an entry at which they are these for another member.
 
         Not those, encoded, but those that have admitted this one, if that was at a later entry.
         """

@@ -1,4 +1,4 @@
-"""What members of a group say to each other, and what a member is. raft/wire.py encodes it.
+"""The messages between members of a group, and the roles of a member. raft/wire.py encodes it.
 
 What a message promises (a vote, an acceptance) is durable at its sender before it leaves. A message of a lower term
 than the receiver's is answered with a `TermNotice`, or dropped.
@@ -14,7 +14,7 @@ from jetraft.store.port import Entry
 
 
 class Role(enum.Enum):
-    """What a member is in the current term. A learner is a follower that the configuration does not let vote."""
+    """The role of a member in the current term. A learner is a follower that the configuration does not let vote."""
 
     FOLLOWER = "follower"
     CANDIDATE = "candidate"

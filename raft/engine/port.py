@@ -89,7 +89,7 @@ class Sealer(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class CoreSetup:
-    """What an engine is built from. `eager`: stand for election at once when the log is empty."""
+    """The parts that an engine is built from. `eager`: stand for election at once when the log is empty."""
 
     node_id: NodeId
     incarnation: int
@@ -114,7 +114,7 @@ class Proposal:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PeerProgress:
-    """What a leader knows of one member, for reports."""
+    """A leader's knowledge of one member, for reports."""
 
     node: NodeId
     match_index: int
@@ -209,7 +209,7 @@ class Engine(Protocol):
         ...
 
     def peer_progress(self) -> list[PeerProgress]:
-        """What the leader knows of the members; nothing elsewhere."""
+        """The leader's knowledge of the members; nothing elsewhere."""
         ...
 
     def start(self, now_ns: int) -> None:
@@ -237,7 +237,7 @@ class Engine(Protocol):
         ...
 
     def take_ready(self) -> Ready:
-        """What came of the events since the last call: the shell performs it. NOTHING when there is nothing to do."""
+        """The effects of the events since the last call, which the shell performs; NOTHING when there is none."""
         ...
 
     def peer_up(self, node: NodeId, now_ns: int) -> None:

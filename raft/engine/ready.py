@@ -1,4 +1,4 @@
-"""What a member wants done: a `Ready`, and the collection that it is made from.
+"""The effects that a member asks for: a `Ready`, and the collection that it is made from.
 
 The engine does nothing itself. Its shell takes the `Ready` after an event and performs it (raft/outbox.py). What may
 leave when is in the names: `send_now` promises nothing, `send_when_durable` rests on the log and waits for its token.
@@ -18,7 +18,7 @@ from jetraft.store.port import GroupLog
 
 @attrs.frozen(kw_only=True, slots=True)
 class Standing:
-    """What a member is, and whom it follows."""
+    """Role, term and leader of a member."""
 
     role: Role
     term: int
@@ -27,7 +27,7 @@ class Standing:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Ready:
-    """What came of the events since the last one, in the order in which it is performed."""
+    """The effects of the events since the last one, in the order in which they are performed."""
 
     standing: Standing | None = None  # when role, term or known leader changed
     voids_held: bool = False  # what earlier ones left to be sent when durable was promised in a term that is over
@@ -84,7 +84,7 @@ class Effects:
             self.send_when_durable(to, message)
 
     def void_promises(self) -> None:
-        """What was promised and has not left yet is void: the term is over, or the member takes no part any more."""
+        """A promise that has not left yet is void: the term is over, or the member takes no part any more."""
         self._send_when_durable.clear()
         self._voids_held = self.has_something = True
 
@@ -94,7 +94,7 @@ class Effects:
         self.has_something = True
 
     def take(self, role: Role, term: int, leader: NodeId | None) -> Ready:
-        """What there is to do, now that the member is this."""
+        """The effects so far, now that the member is this."""
         is_new = self.told != (role, term, leader)
         ready = Ready(
             standing=Standing(role=role, term=term, leader=leader) if is_new else None,

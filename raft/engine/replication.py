@@ -35,7 +35,7 @@ class PeerState(enum.Enum):
 
 @attrs.define(slots=True)
 class Progress:
-    """What the leader knows of one member.
+    """The leader's knowledge of one member.
 
     `match_index < next_index`; the match goes back in a term only when the member itself says that it has lost entries.
     """
@@ -315,7 +315,7 @@ class Replication:
         return rounds[(len(rounds) - 1) // 2]
 
     def report(self) -> list[PeerProgress]:
-        """What is known of every member."""
+        """A report of every member."""
         return [
             PeerProgress(
                 node=peer.node,

@@ -1,4 +1,4 @@
-"""Where other nodes listen: route URLs from the configuration, and addresses learned from peers."""
+"""The addresses of other nodes: route URLs from the configuration, and addresses learned from peers."""
 
 from urllib.parse import unquote, urlsplit
 

@@ -24,7 +24,7 @@ class TlsFilesError(Exception):
 
 @attrs.frozen(kw_only=True, slots=True)
 class TlsFiles:
-    """Where this node's certificate, its key and the cluster's authority are, as PEM files.
+    """The paths of this node's certificate, its key and the cluster's authority, as PEM files.
 
     `insecure`: the dialer believes any certificate. `known_hosts`: who accepts wants one for one of these; None: any.
     `pinned_certs`: hex digests (SHA-256) of the public keys that the other end may have; empty: any.

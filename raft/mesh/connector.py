@@ -1,4 +1,4 @@
-"""Where links come from: the listener, the dialers, and the handshakes of both.
+"""The sources of links: the listener, the dialers, and the handshakes of both.
 
 Dialling never ends for configured routes: a node that is away may come back. An address learned from a peer is given up
 after some minutes of failure. What strangers do is logged once in a while and never more than so often; when too many
@@ -36,7 +36,7 @@ LEARNED_FAILURES_MAX: Final = 300  # about five minutes
 
 
 class LinkTable(Protocol):
-    """What the connector asks of the mesh."""
+    """The mesh as the connector needs it."""
 
     def check(self, hello: Hello) -> None:
         """Raises HandshakeRefusedError when this node is not wanted now, whatever it can prove."""

@@ -35,7 +35,7 @@ _HEAD: Final = struct.Struct(f"<B{NODE_ID_CHARS}sBQQ")
 
 
 class Linked(Protocol):
-    """What a peer says of its links."""
+    """A peer's report of its links."""
 
     @property
     def up(self) -> bool:
@@ -65,7 +65,7 @@ class RelayLinks(Protocol):
         """Queue a frame."""
 
     def queued_bytes(self, node: NodeId) -> int:
-        """What waits for a node."""
+        """The bytes that wait for a node."""
 
 
 @attrs.define(eq=False)
@@ -114,7 +114,7 @@ class Detours:
                 self._open(node, begun)
 
     def queued_bytes(self, node: NodeId) -> int:
-        """What waits in the link to the node between."""
+        """The bytes that wait in the link to the node between."""
         session = self._sessions.get(node)
         return 0 if session is None else self._links.queued_bytes(session.via)
 

@@ -1,4 +1,4 @@
-"""What a peer can do wrong."""
+"""Errors of peers."""
 
 
 class RemoteProtocolError(Exception):

@@ -34,7 +34,7 @@ Judge = Callable[[Hello], HandshakeVerdict]
 
 @attrs.frozen(kw_only=True, slots=True)
 class PeerIdentity:
-    """What this process says of itself in every handshake."""
+    """This process's description of itself in every handshake."""
 
     cluster: str
     node_id: NodeId

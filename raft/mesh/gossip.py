@@ -1,4 +1,4 @@
-"""What nodes say of themselves and of others: the frames of the control channel. Pure.
+"""Reports of nodes about themselves and others: the frames of the control channel. Pure.
 
 An empty frame is a keepalive. The others are msgpack: what the server says of itself, where it listens for peers, and
 where the nodes listen that it is linked with; and which those are, for what takes a detour (raft/mesh/detours.py).

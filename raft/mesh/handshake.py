@@ -1,4 +1,4 @@
-"""Who is at the other end: fixed-size frames, exchanged and verified before any other byte is parsed.
+"""The identity of the other end: fixed-size frames, exchanged and verified before any other byte is parsed.
 
 Both ends send a Hello with a fresh challenge, then a proof: HMAC-SHA256 over both hellos and the sender's side, keyed
 by the cluster's secret. Each end so shows that it knows the secret for this very connection; a replayed or reflected
@@ -46,14 +46,14 @@ class Side(enum.Enum):
 
 
 class Purpose(enum.IntEnum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     LINK = 0
     BULK = 1
 
 
 class HandshakeVerdict(enum.IntEnum):
-    """What the deciding end answers."""
+    """The answer of the deciding end."""
 
     KEEP = 1
     ALREADY_LINKED = 2
@@ -143,7 +143,7 @@ def cluster_key(secret: bytes, cluster: str) -> bytes:
 
 
 def proof(key: bytes, side: Side, dialer_hello: bytes, acceptor_hello: bytes) -> bytes:
-    """What `side` sends to show that it knows the key."""
+    """The proof by which `side` shows that it knows the key."""
     return hmac.new(key, side.value + dialer_hello + acceptor_hello, hashlib.sha256).digest()
 
 

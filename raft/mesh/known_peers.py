@@ -22,7 +22,7 @@ PEERS_MAX: Final = 1024  # names that one process remembers
 
 @attrs.frozen(kw_only=True, slots=True)
 class MeshPeer:
-    """What is known of another node; it stays known when it is down. `metadata` is what its server says of itself."""
+    """A node as others have described it, kept while it is down. `metadata` is what its server says of itself."""
 
     node_id: NodeId
     name: str
@@ -35,7 +35,7 @@ class MeshPeer:
 
     @property
     def client_url(self) -> str:
-        """Where its clients connect; empty when it did not say."""
+        """The address for its clients; empty when it did not say."""
         return str(self.metadata.get("client_url", ""))
 
 
@@ -102,7 +102,7 @@ class KnownPeers:
         return peer
 
     def about(self, metadata: Mapping[str, Any], address: Address | None) -> About:
-        """What this node says of itself, and of the nodes that it is linked with."""
+        """This node's report of itself, and of the nodes that it is linked with."""
         addresses = {peer.node_id: peer.address for peer in self._up() if peer.address is not None}
         peers = dict(list(addresses.items())[:ADDRESSES_MAX])
         links = tuple([peer.node_id for peer in self._up()][:ADDRESSES_MAX])

@@ -31,7 +31,7 @@ SEND_BYTES = 256 << 10  # joined per send; after it the queues are looked at aga
 
 
 class Sockets(Protocol):
-    """Who watches sockets for links (api/reactor.py)."""
+    """A watcher of sockets for links (api/reactor.py)."""
 
     def watch(self, fd: int, on_ready: Callable[[], None]) -> None:
         """Call `on_ready` in a turn whenever the descriptor is readable; the turn ends after it."""
@@ -101,7 +101,7 @@ class Link:
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for the peer; senders of bulk look at it."""
+        """The bytes that wait for the peer; senders of bulk look at it."""
         return self._queued_bytes + len(self._unsent)
 
     def send(self, channel: int, payload: bytes, *, behind: int | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""What is said of misbehaving peers: each thing once in a while, and all together never more than so many lines.
+"""Log lines about misbehaving peers: each thing once in a while, and all together never more than so many lines.
 
 A stranger chooses what it sends, and how often: neither the log nor the memory of what was said may grow with it. Pure:
 the clock's time comes in, the text to log, if any, comes out.

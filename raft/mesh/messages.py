@@ -49,7 +49,7 @@ Metadata = Mapping[str, Travels]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Layout:
-    """What `protocol` knows of a message class."""
+    """The description of a message class in `protocol`."""
 
     what: str
     bytes_max: int

@@ -110,7 +110,7 @@ class Mesh:
 
     @property
     def listen_address(self) -> Address | None:
-        """Where this node listens for peers, with the port that was picked."""
+        """The address at which this node listens for peers, with the port that was picked."""
         return self._connector.listen_address
 
     @property
@@ -163,11 +163,11 @@ class Mesh:
 
     @property
     def queue_bytes_max(self) -> int:
-        """What may wait for one node; the session ends beyond that."""
+        """The bytes that may wait for one node; the session ends beyond that."""
         return self._setting.queue_bytes_max
 
     def queued_bytes(self, node: NodeId) -> int:
-        """What waits for the node; those who send much look here first."""
+        """The bytes that wait for the node; senders of much look here first."""
         link = self._links.get(node)
         return link.queued_bytes if link is not None else 0
 

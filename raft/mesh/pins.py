@@ -1,4 +1,4 @@
-"""What `pinned_certs` names a certificate by: the digest of its public key. Pure."""
+"""The name of a certificate in `pinned_certs`: the digest of its public key. Pure."""
 
 import hashlib
 

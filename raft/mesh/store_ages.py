@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 
 class AgeKeeper(Protocol):
-    """Where a node's own age comes from, and where those of others are kept (store/ledger/kept_ages.py)."""
+    """The source of a node's own age, and the place of those of others (store/ledger/kept_ages.py)."""
 
     def own(self) -> StoreAge | None:
         """How far the node's store is, durably; None when this start of the server is not written down."""
         ...
 
     def load(self) -> bytes | None:
-        """What was kept last."""
+        """The ages that were kept last."""
         ...
 
     def keep(self, content: bytes, *, at_once: bool) -> None:
@@ -77,7 +77,7 @@ class StoreAges:
             raise HandshakeRefusedError("this server runs on an older copy of its store")
 
     def added_to(self, about: About) -> About:
-        """What this node says of itself, with the ages."""
+        """This node's report of itself, with the ages."""
         # A server that an operator took for lost is not told: it may be that it serves with others, as it did before.
         told = [(node, known) for node, known in self._known.items() if known.ledger != NO_LEDGER]
         return attrs.evolve(about, age=self._own(), known_ages=dict(told[-ADDRESSES_MAX:]))
@@ -141,7 +141,7 @@ class StoreAges:
 
 
 def without_lost(content: bytes | None, left: Collection[NodeId]) -> bytes:
-    """What is to be kept in place of this when an operator says that no other nodes are left than these."""
+    """The ages to keep in place of these when an operator says that no other nodes are left than these."""
     known = _unpacked(content)
     return _packed({node: age if node in left else age.disowned() for node, age in known.items()})
 
@@ -151,7 +151,7 @@ def _packed(known: Mapping[NodeId, KnownAge]) -> bytes:
 
 
 def _unpacked(content: bytes | None) -> dict[NodeId, KnownAge]:
-    """What was kept; nothing when that is unreadable."""
+    """The ages that were kept; none when they are unreadable."""
     if content is None:
         return {}
     try:

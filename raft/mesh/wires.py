@@ -1,4 +1,4 @@
-"""What a link is made over: a connected byte stream that never blocks, and where such streams come from.
+"""The transport of a link: a connected byte stream that never blocks, and where such streams come from.
 
 Above a `Wire` are the handshake, the link, its framing and everything that nodes say to each other; below it are
 sockets, plain or inside TLS. The simulator puts streams in memory below, with delays and cuts of its own.
@@ -73,7 +73,7 @@ class WireListener(Protocol):
 
 
 class Transport(Protocol):
-    """Where wires come from."""
+    """A source of wires."""
 
     async def listen(self, address: Address) -> tuple[Sequence[WireListener], int]:
         """Listen; the port is the one that was picked when that of `address` is 0. Raises OSError."""

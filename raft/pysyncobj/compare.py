@@ -1,4 +1,4 @@
-"""What of a leader's append is new to a follower, so that PySyncObj deletes nothing that it should keep.
+"""The part of a leader's append that is new to a follower, so that PySyncObj deletes nothing that it should keep.
 
 PySyncObj deletes everything after the point before the entries of a message, also what is equal, acknowledged and
 applied: a late duplicate cut a follower from index 5 to 3. So a message reaches it in one of two forms only: behind the

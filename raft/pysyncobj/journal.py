@@ -116,7 +116,7 @@ class JournalView:
         return self._log.hard_state.vote
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802  (PySyncObj's name)
-        """Where this process began: what a checkpoint covers."""
+        """The beginning of this process: what a checkpoint covers."""
         return self._commit_index + JOURNAL_OFFSET
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803  (PySyncObj's names)

@@ -31,7 +31,7 @@ class PySyncObjReplica(Protocol):
 
     @property
     def commit_index(self) -> int:
-        """What it takes for committed, durable or not."""
+        """The index that it takes for committed, durable or not."""
         ...
 
     def stand(self) -> None:

@@ -1,4 +1,4 @@
-"""What the fields of calls about the recovery of a group may be. Pure."""
+"""Bounds of the fields of calls about the recovery of a group. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What recovery needs of the mesh: calls to other nodes, and answers to theirs."""
+"""The mesh as recovery needs it: calls to other nodes, and answers to theirs."""
 
 from typing import Protocol
 

@@ -83,7 +83,7 @@ GroupKey = tuple[GroupId, int]
 
 
 class Begins(enum.Enum):
-    """What the caller vouches for, so that a group need not wait for a leader that cannot be."""
+    """The facts that the caller vouches for, so that a group need not wait for a leader that cannot be."""
 
     NEVER = "never"
     AS_PAIR = "as pair"  # `others` are all that may be members: one other voter may be enough
@@ -220,7 +220,7 @@ class Joining:
         return MemberAdmission(configuration=Configuration(voters=counted))
 
     async def _call(self, node: NodeId, key: GroupKey, number: bytes, refusals: list[str]) -> Message | None:
-        """What the node answers, None when it does not; its reason goes to the others' refusals."""
+        """The answer of the node, None when it does not; its reason goes to the others' refusals."""
         request = JoinRequest(group_id=key[0], incarnation=key[1], number=number).pack()
         try:
             answer = await self._links.call(node, METHOD, request, timeout_s=CALL_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a node that remembers nothing of a group asks, and what it is told: frozen messages, checked on arrival. Pure.
+"""Questions of a node that remembers nothing of a group, and the answers: frozen messages, checked on arrival. Pure.
 
 `raft.join` (raft/recovery/joining.py):    JoinRequest -> JoinAdmitted | JoinWaiting | BeginEmpty | Elsewhere
 `raft.recall` (raft/recovery/survivor.py): RecallRequest -> Forgotten | Remembered

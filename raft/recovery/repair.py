@@ -235,7 +235,7 @@ class Repairs:
     # Asking.
 
     async def _call(self, key: LogKey, node: NodeId, payload: bytes) -> bytes | None:
-        """What a node answers; None when it does not. An answer that cannot be understood is one."""
+        """The answer of a node; None when it does not. An answer that cannot be understood is one."""
         assert self._links is not None
         answer = None
         try:
@@ -258,7 +258,7 @@ class Repairs:
         return self.answer(sender, payload)
 
     def answer(self, sender: NodeId, payload: bytes) -> bytes:
-        """What a log of this node has, from its group or waiting itself. Raises RemoteCallError."""
+        """The entries of a log of this node, from its group or waiting itself. Raises RemoteCallError."""
         request = unpack_request(payload)
         self._on_word(sender, request.group_id, request.incarnation)
         return self._serving.answer(request).pack()

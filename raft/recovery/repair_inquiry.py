@@ -32,7 +32,7 @@ class OvertakenError(StoreError):
 
 @attrs.define(slots=True)
 class Findings:
-    """What became of damaged entries; what is in none of these may still be had later."""
+    """The fate of damaged entries; what is in none of these may still be had later."""
 
     frames: dict[int, bytes]
     behind: list[int] = attrs.Factory(list)  # the log begins behind them
@@ -155,7 +155,7 @@ class Inquiry:
             log_.warning("%s: entry %d is not to be had now", group, index)
 
     async def _chain(self, node: NodeId, first: int, last: int) -> RepairAnswer | None:
-        """What the node has from an entry on, in as many calls as it takes; None when it does not say."""
+        """The node's entries from one on, in as many calls as it takes; None when it does not say."""
         answer = await self._ask(node, first, last)
         while answer is not None and answer.frames and first + len(answer.frames) <= last:
             more = await self._ask(node, first + len(answer.frames), last)
@@ -165,7 +165,7 @@ class Inquiry:
         return answer
 
     async def _ask(self, node: NodeId, first: int, last: int) -> RepairAnswer | None:
-        """What the node says in one call; None when it does not."""
+        """The node's answer to one call; None when it does not."""
         identity, fence = self._log.identity, self._fence
         request = RepairRequest(
             group_id=identity.group_id,

@@ -26,14 +26,14 @@ def rest_s(attempts: int) -> float:
 
 @attrs.define(slots=True)
 class _Others:
-    """What is known of the members that one log asks."""
+    """The members that one log asks, and how they answered."""
 
     silent: set[NodeId] = attrs.Factory(set)  # in the present, or last, attempt
     spent: set[NodeId] = attrs.Factory(set)  # were heard of, and have not answered since
 
 
 class Silence(Generic[K]):
-    """Who does not answer, by any key of a log that waits."""
+    """The members that do not answer, by any key of a log that waits."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, _Others] = {}

@@ -29,7 +29,7 @@ from jetraft.store.port import HardState
 
 
 class Terms(Protocol):
-    """What a damaged log knows of its entries."""
+    """A damaged log's knowledge of its entries."""
 
     @property
     def last_index(self) -> int:
@@ -52,14 +52,14 @@ class Terms(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class RepairVerdict:
-    """What an answer proves: these frames are the lost ones; or what this member had was never committed."""
+    """The proof in an answer: these frames are the lost ones; or what this member had was never committed."""
 
     frames: tuple[bytes, ...] = ()
     is_overruled: bool = False
 
 
 class Loss(enum.Enum):
-    """What becomes of an entry that was not offered."""
+    """The fate of an entry that was not offered."""
 
     UNKNOWN = "who may have it has not said"
     BEHIND = "it was applied here, and is not needed: the log begins behind it"
@@ -85,7 +85,7 @@ def electable(answers: Mapping[NodeId, EndAnswer], *, above_term: int) -> NodeId
 def judge(
     log: Terms, bounds: tuple[int, int], answer: RepairAnswer, *, covered_index: int, is_best: bool = False
 ) -> RepairVerdict:
-    """What an answer proves of the damaged entries first..last (`bounds`); `covered_index` is the checkpoint's.
+    """The proof in an answer about the damaged entries first..last (`bounds`); `covered_index` is the checkpoint's.
 
     `is_best`: it is of the member whose log is to stand for the lost end of this one (raft/recovery/repair_end.py).
     """
@@ -130,7 +130,7 @@ def _of_leader(terms: Sequence[int], promised_term: int) -> int:
 
 
 def loss_of(index: int, denials: Collection[RepairAnswer], *, others: int, covered_index: int) -> Loss:
-    """What it means that these of the `others` do not have an entry; the rest has not answered."""
+    """The verdict when these of the `others` do not have an entry; the rest has not answered."""
     is_complete, is_covered = len(denials) == others, index <= covered_index
     if any(answer.is_thinned for answer in denials):
         return Loss.OVERTAKEN if is_complete else Loss.UNKNOWN

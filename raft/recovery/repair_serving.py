@@ -44,7 +44,7 @@ class RepairServing:
         self.frames_served = 0
 
     def answer(self, request: RepairRequest | EndRequest) -> RepairAnswer | EndAnswer:
-        """What this node knows. Raises RemoteCallError."""
+        """This node's knowledge. Raises RemoteCallError."""
         return self._about_end(request) if isinstance(request, EndRequest) else self._about_entries(request)
 
     def _about_entries(self, request: RepairRequest) -> RepairAnswer:

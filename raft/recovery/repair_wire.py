@@ -1,4 +1,4 @@
-"""What members ask each other about damaged entries, and what they say. Pure, apart from the log that is read.
+"""Questions between members about damaged entries, and the answers. Pure, apart from the log that is read.
 
 Nothing in an answer is a guess: a term that is not known is None, and what is known of it are its bounds.
 """
@@ -52,7 +52,7 @@ class RepairRequest(Message):
 @protocol("a repair answer", bytes_max=ANSWER_BYTES_MAX + FRAME_BYTES_MAX + 1024)
 @attrs.frozen(kw_only=True, slots=True)
 class RepairAnswer(Message):
-    """What another member has from the first entry asked for on."""
+    """Another member's entries from the first one asked for on."""
 
     frames: tuple[bytes, ...] = attrs.field(metadata=long_list_of(octets(FRAME_BYTES_MAX), FRAMES_MAX))
     term_before: int | None = attrs.field(metadata=optional(bounds.term()))  # of the entry before the first asked for
@@ -101,7 +101,7 @@ class EndAnswer(Message):
 
     @property
     def end(self) -> tuple[int, int]:
-        """What votes compare."""
+        """The end of a log, which votes compare."""
         return self.last_term, self.last_index
 
 
@@ -123,7 +123,7 @@ def unpack_request(payload: bytes) -> RepairRequest | EndRequest:
 
 
 def answer_of(log: GroupLog, request: RepairRequest, *, commit_index: int, is_voter: bool) -> RepairAnswer:
-    """What this node says about a range of a log; its term is still to be set. Raises StoreCorrupt, OSError."""
+    """This node's answer about a range of a log; its term is still to be set. Raises StoreCorrupt, OSError."""
     first = request.first
     frames = _frames(log, first, request.last)
     return RepairAnswer(

@@ -55,7 +55,7 @@ class SnapshotRequest(Message):
 @protocol("the opening of a snapshot", bytes_max=MANIFEST_BYTES_MAX + bounds.CONFIGURATION_BYTES_MAX + 1024)
 @attrs.frozen(kw_only=True, slots=True)
 class SnapshotOpening(Message):
-    """What the sender says first: what it has, and how long the state is."""
+    """The sender's first word: what it has, and how long the state is."""
 
     manifest: bytes = attrs.field(metadata=octets(MANIFEST_BYTES_MAX))
     members: bytes = attrs.field(metadata=bounds.configuration())
@@ -64,7 +64,7 @@ class SnapshotOpening(Message):
 
 
 class SnapshotGoneError(Exception):
-    """What was asked for is not there any more; the leader will offer what is."""
+    """The snapshot asked for is not there any more; the leader will offer the one that is."""
 
 
 def answer(log: GroupLog, manifest: Manifest, checkpoint: Checkpoint, request: SnapshotRequest) -> bytes:
@@ -174,7 +174,7 @@ class SnapshotFetch:
         )
 
     def spoilt(self, block: int) -> SnapshotRequest:
-        """What tells the sender that a block of its did not arrive as the manifest promises."""
+        """The message that a block did not arrive as the manifest promises."""
         return self._request(SPOILT, block=block)
 
     def received(self, data: bytes) -> None:

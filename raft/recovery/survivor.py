@@ -80,7 +80,7 @@ class Remembers:
 
     @classmethod
     def of(cls, group: "Group") -> "Remembers":
-        """What this node remembers of a group."""
+        """This node's memory of a group."""
         last_index = group.log.last_index
         return cls(
             leader=group.leader,
@@ -176,7 +176,7 @@ class Survivors:
         return forgot == {node: number for node, number in numbers.items() if node != own}
 
     async def _round(self, own: NodeId, key: GroupKey) -> dict[NodeId, Answer]:
-        """What each member remembers; who does not answer is left out."""
+        """The memory of each member that answers."""
         group = self._manager.groups.get(key[0])
         if group is None or group.incarnation != key[1]:
             return {}
