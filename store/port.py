@@ -226,7 +226,7 @@ class GroupLog(Protocol):
 
     @property
     def progress(self) -> LogProgress:
-        """What the next three and `token` say, for who asks in every turn: the same object as long as the log lives."""
+        """The next three and `token`, for callers that ask in every turn: the same object as long as the log lives."""
         ...
 
     @property

@@ -30,7 +30,7 @@ class MemoryGroup:
     limit_bytes: int
 
     def free_bytes(self) -> int:
-        """What is left, pages of files counted as free; below 0 for a limit that was lowered."""
+        """The memory that is left, pages of files counted as free; below 0 for a limit that was lowered."""
         used = _number(self.directory / USAGE_FILES[self.kind])
         statistics = _words(self.directory / "memory.stat")
         file_pages = sum(int(statistics.get(name, "0")) for name in FILE_PAGES[self.kind])

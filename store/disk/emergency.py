@@ -19,7 +19,7 @@ PLENTY_FACTOR: Final = 6
 
 
 class EmergencyAction(enum.Enum):
-    """What to do with the file."""
+    """The operation on the file."""
 
     KEEP = "keep"  # as it is, present or absent
     MAKE = "make"
@@ -41,7 +41,7 @@ class EmergencyFile:
         return cls(disk, path, allocated_bytes=disk.used_bytes(path))
 
     def judge(self, *, free_bytes: int, reserve_bytes: int, need_bytes: int) -> EmergencyAction:
-        """What to do now. `need_bytes`: the space that the logs need to continue."""
+        """The operation that is due now. `need_bytes`: the space that the logs need to continue."""
         if self.allocated_bytes and (free_bytes < need_bytes or free_bytes >= PLENTY_FACTOR * reserve_bytes):
             return EmergencyAction.REMOVE
         lacks = self.allocated_bytes < need_bytes // 2  # more logs than there were

@@ -311,7 +311,7 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
 
 
 def _older_ledger(path: Path, identity: Identity, state: GroupState | None, last_term: int) -> str:
-    """What shows that the ledger is older than a log; empty if nothing, or where its memory is lost."""
+    """The evidence that the ledger is older than a log; empty if nothing, or where its memory is lost."""
     if state is not None and state.memory_lost:
         return ""
     promised = 0 if state is None or state.hard_state is None else state.hard_state.term
@@ -321,7 +321,7 @@ def _older_ledger(path: Path, identity: Identity, state: GroupState | None, last
 
 
 def _expected(log: Path, names: list[str], identity: Identity, state: GroupState | None, found: _Findings) -> Expected:
-    """What must exist, according to the ledger, or derived from the files."""
+    """The files that must exist, according to the ledger, or derived from the files."""
     if state is not None and state.hard_state is not None and not state.memory_lost:
         expected = Expected.of(state)
         wanted = {block_name(head) for head in expected.heads}

@@ -1,4 +1,4 @@
-"""What the ledger expects in a log's directory."""
+"""The ledger's expectation of a log's directory."""
 
 import attrs
 
@@ -10,7 +10,7 @@ from jetraft.store.model import index_ranges
 
 @attrs.frozen(kw_only=True, slots=True)
 class Expected:
-    """What must be in a directory of blocks, according to the ledger or to the files themselves."""
+    """The expected content of a directory of blocks, according to the ledger or to the files themselves."""
 
     heads: tuple[BlockHead, ...]  # by serial and by index; none is void
     dropped: index_ranges.Ranges = ()

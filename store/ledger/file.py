@@ -46,13 +46,13 @@ class Head:
     version: int = VERSION
 
     def seed(self) -> int:
-        """Where the checksums of its records begin, so that bytes of another generation are never believed."""
+        """The seed of the checksums of its records, so that bytes of another generation are never believed."""
         return crc32c(_SEED.pack(self.ledger, self.generation))
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Copy:
-    """What is sound in one file. `records` has (number of the first of its batch, body) by number."""
+    """The sound part of one file. `records` has (number of the first of its batch, body) by number."""
 
     head: Head
     records: dict[int, tuple[int, bytes]]
@@ -68,7 +68,7 @@ class Copy:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Merged:
-    """What the copies say together."""
+    """The content of both copies."""
 
     head: Head
     records: tuple[bytes, ...]
@@ -96,7 +96,7 @@ def pack_batch(head: Head, first: int, bodies: Sequence[bytes]) -> bytes:
 
 
 def parse(data: bytes) -> Copy | None:
-    """What is sound in a file; None when its head is not. Raises ValueError for a newer version."""
+    """The sound part of a file; None when its head is not. Raises ValueError for a newer version."""
     head = _parse_head(data)
     if head is None:
         return None
@@ -141,7 +141,7 @@ def _sound(data: bytes, at: int, seed: int) -> int:
 
 
 def _resume(data: bytes, at: int, seed: int) -> int:
-    """Where the next sound record behind damage is; the end of the data when there is none."""
+    """The place of the next sound record behind damage; the end of the data when there is none."""
     while at + RECORD_HEAD_BYTES <= len(data):
         if data[at + 3] == 0 and _sound(data, at, seed):  # no record is longer than RECORD_BYTES_MAX, 2^24
             return at
@@ -150,7 +150,7 @@ def _resume(data: bytes, at: int, seed: int) -> int:
 
 
 def merge(first: Copy | None, second: Copy | None) -> Merged | None:
-    """What two copies say together; None when neither has a head. Of two generations the newer one counts."""
+    """The content of two copies; None when neither has a head. Of two generations the newer one counts."""
     copies = [copy for copy in (first, second) if copy is not None]
     if not copies:
         return None

@@ -46,7 +46,7 @@ class KeptAges:
         return StoreAge(ledger=self.ledger.identity, starts=self.starts, place=self.ledger.place)
 
     def load(self) -> bytes | None:
-        """What was kept last; None when there is none."""
+        """The ages that were kept last; None when there is none."""
         return self.ledger.values.get(AGES_VALUE)
 
     def keep(self, content: bytes, *, at_once: bool) -> None:

@@ -57,7 +57,7 @@ _HARD_STATE: Final = struct.Struct("<QQ16s")  # counter, term, vote
 
 
 class Files(Protocol):
-    """What is read here: of a store's disk, or of a directory that must not be changed."""
+    """The disk as it is read here: of a store, or of a directory that must not be changed."""
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; empty when there is no such directory."""
@@ -96,7 +96,7 @@ def newest_generation(files: Files, group: Path) -> int | None:
 
 
 def outdated(files: Files, group: Path, identity: Identity, state: GroupState | None, *, is_alone: bool) -> str:
-    """What shows that both copies of the ledger are older than a log, as when they were put back; empty if nothing.
+    """The evidence that both copies of the ledger are older than a log, as when they were put back; empty if nothing.
 
     - It records a block before the second batch is written to it. So an unrecorded block has at most one mark.
     - A group that it does not know has at most one batch, which was never acknowledged. With `is_alone` it counts
@@ -125,7 +125,7 @@ def outdated(files: Files, group: Path, identity: Identity, state: GroupState | 
 
 
 def _unknown_block(data: bytes, name: str, identity: Identity, state: GroupState | None, *, is_alone: bool) -> str:
-    """What a block that the ledger does not know shows of the ledger."""
+    """The evidence about the ledger in a block that it does not know."""
     is_unknown = state is None and is_alone
     try:
         head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
@@ -262,7 +262,7 @@ def _hard_state(data: bytes, identity: Identity, *, what: str) -> tuple[int, Har
 
 
 def expected_of(files: Files, directory: Path, identity: Identity, *, is_format_2: bool) -> Expected:
-    """What the files of a log's directory say. Raises StoreCorrupt, StoreRefused.
+    """The state that the files of a log's directory show. Raises StoreCorrupt, StoreRefused.
 
     Where the ledger is lost, every block counts that has a name: nothing tells which were finished.
     """

@@ -99,7 +99,7 @@ class NodeDir:
         return SmallValue(self.ledger, name)
 
     def group(self, group_id: GroupId, incarnation: int) -> Path:
-        """Where a group's log lives. Group ids are made by this program: letters, digits and dashes."""
+        """The directory of a group's log. Group ids are made by this program: letters, digits and dashes."""
         assert "/" not in group_id
         return self.root / GROUPS_NAME / f"{group_id}.{incarnation}"
 
@@ -108,7 +108,7 @@ class NodeDir:
         yield from _groups(self.disk, self.root)
 
     def stored_bytes(self) -> int:
-        """What the groups' files take on disk."""
+        """The bytes that the groups' files take on disk."""
         return self.disk.used_bytes(self.root / GROUPS_NAME)
 
     async def set_aside(self, group_id: GroupId, incarnation: int) -> None:
@@ -203,7 +203,7 @@ def _forgotten(key: GroupKey) -> bytes:
 
 
 def peek_identity(root: Path) -> dict[str, Any]:
-    """What a store says of its server, read without changing anything; empty when it says nothing."""
+    """A store's description of its server, read without changing anything; empty when it says nothing."""
     copies = []
     for name in NAMES:
         try:

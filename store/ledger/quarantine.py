@@ -39,7 +39,7 @@ class KeptCopy:
 
 
 def copies(disk: Disk, root: Path) -> list[KeptCopy]:
-    """What is kept in a node's directory. Blocking: reads a directory for each group. Raises OSError."""
+    """The copies that are kept in a node's directory. Blocking: reads a directory for each group. Raises OSError."""
     return copies_aside(disk, root) + [
         _copy(disk, path, key, is_log=path.name == UNRECORDED_NAME) for path, key in _places_in_groups(disk, root)
     ]

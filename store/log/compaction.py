@@ -65,7 +65,7 @@ class Live:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Plan:
-    """What remains of a block once both checkpoints of the log are at or above `index`."""
+    """The rest of a block once both checkpoints of the log are at or above `index`."""
 
     block: int
     index: int

@@ -1,4 +1,4 @@
-"""What a log sends to a member that cannot be brought up to date entry by entry (store/log/snapshot.py)."""
+"""The parts of a log for a member that cannot be brought up to date entry by entry (store/log/snapshot.py)."""
 
 from jetraft.store.blocks.block import Block, BlockList
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES

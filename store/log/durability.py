@@ -461,7 +461,7 @@ class Durability:
 
 
 def _account_for_files(queue: WriteQueue, reader: FrameReader, checkpoints: RetainedCheckpoints) -> None:
-    """What is more than frames at the end of a block is on disk."""
+    """More than frames at the end of a block is on disk."""
     for key, item in queue.rewrites.items():
         reader.rewritten(key, item.frame)
     for checkpoint in (queue.checkpoint, queue.founding):

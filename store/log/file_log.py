@@ -365,7 +365,7 @@ class FileLog:
 
     @property
     def repair(self) -> LogRepair:
-        """What a repair needs of this log, when an opening has found damage."""
+        """The repair of this log, when an opening has found damage."""
         return LogRepair(
             place=self.place,
             blocks=self._blocks,
@@ -387,7 +387,7 @@ class FileLog:
 
     @property
     def place(self) -> LogPlace:
-        """Where the log is stored."""
+        """The place of the log."""
         return self._state.place
 
     def reopen(self, *, end_index: int | None = None) -> "FileLog":

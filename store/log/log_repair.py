@@ -1,4 +1,4 @@
-"""What a repair asks of a damaged log, and does to it: terms and frames of entries, and how far the log went.
+"""The repair of a damaged log: terms and frames of entries, and how far the log went.
 
 raft/recovery/repair.py drives it, after an opening in SALVAGE mode has found damage (store/log/opening.py) and before
 the group starts. The object has no state of its own: `FileLog.repair` makes one when it is asked for.

@@ -59,7 +59,7 @@ _NOTHING_FOUND: Final = Recovered(
 
 @attrs.frozen(kw_only=True, slots=True)
 class _Known:
-    """What is known of a group before its log is read. `hard_state` is None if it is lost."""
+    """The knowledge of a group before its log is read. `hard_state` is None if it is lost."""
 
     state: GroupState
     expected: Expected
@@ -154,7 +154,7 @@ def _recovered(
 
 
 def _shown_by_the_log(place: LogPlace, known: _Known, recovered: Recovered) -> str:
-    """What shows that the ledger is older than a log, once that is read; empty if nothing."""
+    """The evidence that the ledger is older than a log, once that is read; empty if nothing."""
     promised = 0 if known.hard_state is None else known.hard_state.term
     if legacy.is_below(promised, recovered.last_term):
         return f"it has an entry of term {recovered.last_term}, and the ledger knows term {promised}"
@@ -226,7 +226,7 @@ def _start_from(  # noqa: PLR0913  (what an opening has found)
     floor_index: int,
     is_installed: bool,
 ) -> LogStart:
-    """What the log starts from, and what its first batch must add to the ledger."""
+    """The start of the log, and what its first batch must add to the ledger."""
     # Blocks that were found without the ledger have them.
     begun = () if recovered.blocks else tuple(map(entry_of, known.state.begun))
     last_term = begun[-1].term if begun else recovered.last_term
@@ -327,7 +327,7 @@ def _from_files(ledger: Ledger, group: Path, identity: Identity, state: GroupSta
 
 
 def _believed(place: LogPlace, options: LogOptions, known: _Known, older: str) -> _Known:
-    """What counts of a log that has shown that its ledger is older. Raises HardStateLost."""
+    """The part that counts of a log that has shown that its ledger is older. Raises HardStateLost."""
     state = attrs.evolve(known.state, memory_lost=True)
     found = _from_files(place.ledger, place.group, place.identity, state, older)
     if not options.accept_lost_hard_state:

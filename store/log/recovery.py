@@ -66,7 +66,7 @@ class RecoveryMode(enum.Enum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class RecoveryReport:
-    """What an opening found and did, for its log line."""
+    """The findings and changes of an opening, for its log line."""
 
     blocks: int
     frames: int

@@ -26,7 +26,7 @@ class Salvaged:
 
 
 def salvaged(place: LogPlace, damaged: tuple[FoundBlock, ...]) -> dict[int, Salvaged]:
-    """What is left, by index, of damaged entries that have a sound record. Blocking. Raises OSError."""
+    """The rest, by index, of damaged entries that have a sound record. Blocking. Raises OSError."""
     found: dict[int, Salvaged] = {}
     for item in damaged:
         if item.gaps and item.is_there:

@@ -1,4 +1,4 @@
-"""What a log is opened with: options and sizes, and the findings of an opening.
+"""The parameters of an opening: options and sizes, and the findings of an opening.
 
 `open_log` (store/log/opening.py) makes them, `FileLog` (store/log/file_log.py) takes them.
 """
@@ -47,7 +47,7 @@ DEFAULT_OPTIONS: Final = LogOptions()
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogStart:
-    """What a log starts from: nothing, or what store/log/opening.py found on disk."""
+    """The start of a log: nothing, or what store/log/opening.py found on disk."""
 
     blocks: BlockList
     hard_state: HardState

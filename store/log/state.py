@@ -15,10 +15,10 @@ class LogState(LogProgress):
     """Changes of one log that are in memory. Belongs to the one trio thread."""
 
     place: LogPlace
-    """Where the log is stored. Never changes."""
+    """The place of the log. Never changes."""
 
     write_queue: WriteQueue = attrs.field(factory=WriteQueue)
-    """What no batch has taken yet. `Durability` replaces it when a batch starts, so no part keeps a reference."""
+    """The changes that no batch has taken. `Durability` replaces it when one starts, so no part keeps a reference."""
 
     growing: Block | None = None
     """The block to which the next entry is appended: the newest one, or None until this process has started one."""

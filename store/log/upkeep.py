@@ -217,7 +217,7 @@ class BlockUpkeep:
         return block if is_at_rest else None
 
     def scrub_targets(self) -> list[Target]:
-        """What to scrub: blocks that are not being overwritten and have no damage that is known, and checkpoints.
+        """The targets of a scrub: blocks that are not being overwritten and have no known damage, and checkpoints.
 
         Of the block that grows, the entries that are durable.
         """

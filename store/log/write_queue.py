@@ -167,7 +167,7 @@ class WriteQueue:
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogPlace:
-    """Where a log is stored, and its owner. Names are strings: a Path takes half a kilobyte, and a node has many."""
+    """The place of a log, and its owner. Names are strings: a Path takes half a kilobyte, and a node has many."""
 
     ledger: Ledger
     directory: str = attrs.field(converter=str)  # the group's

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def why_not_chained(config: StreamConfig, *, delays: bool, bytes_per_subject: int) -> str:
-    """What the rest of a normalised configuration has against a chain; empty for nothing."""
+    """The objection to a chain in the rest of a normalised configuration; empty for none."""
     drops_old = config.discard is not DiscardPolicy.NEW and (config.max_msgs > 0 or config.max_bytes > 0)
     limits_subjects = config.max_msgs_per_subject > 0 or bytes_per_subject > 0
     reasons = (

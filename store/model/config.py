@@ -46,14 +46,14 @@ class RetentionPolicy(StrEnum):
 
 
 class DiscardPolicy(StrEnum):
-    """What a full stream does: remove the oldest message, or refuse the new one."""
+    """The policy of a full stream: remove the oldest message, or refuse the new one."""
 
     OLD = "old"
     NEW = "new"
 
 
 class StorageType(StrEnum):
-    """Where messages are stored; cannot be changed."""
+    """The kind of storage of messages; cannot be changed."""
 
     FILE = "file"
     MEMORY = "memory"
@@ -74,7 +74,7 @@ class PersistMode(StrEnum):
 
 
 class DeliverPolicy(StrEnum):
-    """Where in the stream a consumer starts."""
+    """The place in the stream at which a consumer starts."""
 
     ALL = "all"
     LAST = "last"
@@ -85,7 +85,7 @@ class DeliverPolicy(StrEnum):
 
 
 class AckPolicy(StrEnum):
-    """What a consumer's clients must acknowledge."""
+    """The acknowledgements that a consumer asks for."""
 
     NONE = "none"
     ALL = "all"
@@ -110,7 +110,7 @@ class PriorityPolicy(StrEnum):
 
 
 class ConsumerAction(StrEnum):
-    """What a consumer create request is allowed to do."""
+    """The purpose of a consumer create request."""
 
     CREATE_OR_UPDATE = ""
     UPDATE = "update"
@@ -148,7 +148,7 @@ _TEXTS = ListOf(TEXT, "[]string")
 
 @attrs.frozen(kw_only=True, slots=True)
 class Placement(WireObject):
-    """Where replicas may live."""
+    """The servers that replicas may be placed on."""
 
     cluster: str = wire(TEXT, "", omitempty=True)
     tags: tuple[str, ...] = wire(_TEXTS, (), omitempty=True)

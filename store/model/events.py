@@ -1,4 +1,4 @@
-"""What the log tells of: one row for each kind of event, with its level, its text, its fields and its limit.
+"""The events of the log: one row for each kind of event, with its level, its text, its fields and its limit.
 
 An event is one line. Its text names the subject, what was expected and what was found; its fields are the same as
 values, for `log_format: logfmt` and `json`. Events go through the standard `logging`, so that every layer can write

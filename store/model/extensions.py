@@ -53,7 +53,7 @@ HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamExtensions:
-    """What the keys of a stream ask for; 0 is no limit."""
+    """The wishes of a stream's keys; 0 is no limit."""
 
     max_subjects: int = 0
     max_bytes_per_subject: int = 0
@@ -69,7 +69,7 @@ class StreamExtensions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class KeyRule:
-    """Where a message has its key: in a token of its subject, counted from 1, or in a header."""
+    """The place of a message's key: in a token of its subject, counted from 1, or in a header."""
 
     token: int = 0
     header: str = ""
@@ -77,7 +77,7 @@ class KeyRule:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConsumerExtensions:
-    """What the keys of a consumer ask for."""
+    """The wishes of a consumer's keys."""
 
     dead_letter: str = ""  # what the subjects of dead letters begin with; empty: there are none
     nak_backoff: bool = False  # a negative ack without a delay waits as `backoff` says
@@ -132,7 +132,7 @@ def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None
 
 
 def hidden_by(config: StreamConfig | None) -> bytes | None:
-    """What the subjects of messages begin with that consumers of the stream are not given; None: of none."""
+    """The beginning of the subjects of messages that consumers of the stream are not given; None: of none."""
     return WAITING if config is not None and stream_extensions(config).delayed else None
 
 
@@ -142,7 +142,7 @@ def keeps_schedules(config: StreamConfig) -> bool:
 
 
 def stream_extensions(config: StreamConfig) -> StreamExtensions:
-    """What is in force; nothing where that was not checked and cannot be."""
+    """The wishes in force; none where that was not checked and cannot be."""
     try:
         found = _parse_stream(config)
     except (BadExtensionError, BadSchemaError):
@@ -176,7 +176,7 @@ def check_extensions_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
 
 
 def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
-    """Where the dead letters of a consumer are published."""
+    """The subject to which the dead letters of a consumer are published."""
     return f"{prefix}.{stream}.{consumer}"
 
 
@@ -202,7 +202,7 @@ def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str
 
 
 def _why_not_delayed(config: StreamConfig) -> str:
-    """What the rest of a configuration has against messages that wait; empty for nothing."""
+    """The objection to messages that wait in the rest of a configuration; empty for none."""
     if config.allow_msg_counter:
         return "is not for streams with counters"
     if config.subject_transform is not None:

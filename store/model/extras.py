@@ -1,4 +1,4 @@
-"""What needs a package that is not always installed, and the extra of jetraft that brings it: the only list of them.
+"""Features that need a package that is not always installed, and the extra that brings it: the only list of them.
 
 Everything else that jetraft imports is a dependency (pyproject.toml); that it is missing is damage, and no extra helps.
 Pure: a table and a question about an error.

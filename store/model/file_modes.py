@@ -1,6 +1,6 @@
-"""Who may read the files that jetraft makes, whatever the umask allows: the only list of these modes.
+"""The modes of the files that jetraft makes, whatever the umask allows: the only list of these modes.
 
-What holds messages or secrets is for its owner; the umask may take more away and gives nothing. Byte code
+A file with messages or secrets is for its owner; the umask may take more away and gives nothing. Byte code
 (api/kept_code.py) and tables of a stream that a user asks for (`jetraft export`) go by the umask alone, as those of
 Python and of a shell.
 Pure: numbers.

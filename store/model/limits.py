@@ -53,7 +53,7 @@ class BatchLimits:
 
 @attrs.frozen(kw_only=True, slots=True)
 class QueueLimits:
-    """What waits in the `jetstream` block's queues at most, before more is refused."""
+    """The most that waits in the `jetstream` block's queues, before more is refused."""
 
     requests: int = 10_000  # of the API that change something, or read a message
     infos: int = 10_000  # of the API that ask how something is

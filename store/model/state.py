@@ -84,14 +84,14 @@ class DesiredPeer(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class DesiredOrigin(WireObject):
-    """What a change of replicas began with."""
+    """The beginning of a change of replicas."""
 
     replicas: int = wire(INT, 0)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class DesiredStatus(WireObject):
-    """What a change of replicas waits for."""
+    """The members that a change of replicas waits for."""
 
     description: str = wire(TEXT, "")
     type: str = wire(TEXT, "")
@@ -235,7 +235,7 @@ class ConsumerInfo(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccountLimits(WireObject):
-    """What an account may use; -1 is no limit."""
+    """The limits of an account; -1 is no limit."""
 
     max_memory: int = wire(INT64, -1)
     max_storage: int = wire(INT64, -1)
@@ -260,7 +260,7 @@ NOTHING_ALLOWED: Final = AccountLimits(
 
 @attrs.frozen(kw_only=True, slots=True)
 class TierUsage(WireObject):
-    """What streams of one number of replicas use and may use; sizes in bytes."""
+    """Usage and limits of streams with one number of replicas; sizes in bytes."""
 
     memory: int = wire(UINT64, 0)
     storage: int = wire(UINT64, 0)
@@ -283,7 +283,7 @@ class ApiStats(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccountInfo(WireObject):
-    """What an account uses and may use; sizes in bytes. With `tiers` the limits are theirs, and all is the sum."""
+    """Usage and limits of an account; sizes in bytes. With `tiers` the limits are theirs, and all is the sum."""
 
     memory: int = wire(UINT64, 0)
     storage: int = wire(UINT64, 0)

@@ -35,14 +35,14 @@ class StoreStart(NamedTuple):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StoreAge:
-    """What a node says of its store. `starts` are the newest, in order; the last one is that of its process."""
+    """A node's report of its store. `starts` are the newest, in order; the last one is that of its process."""
 
     ledger: int  # random
     starts: tuple[StoreStart, ...]
     place: LedgerPlace  # now
 
     def after(self, number: int) -> LedgerPlace | None:
-        """Where the ledger was when the next start came, or is now; None when it does not know that start."""
+        """The ledger's position when the next start came, or now; None when it does not know that start."""
         numbers = [start.number for start in self.starts]
         if number not in numbers:
             return None
@@ -65,7 +65,7 @@ class KnownAge:
 
     @classmethod
     def first(cls, age: StoreAge) -> Self:
-        """What is known of a node that is heard for the first time."""
+        """The knowledge of a node that is heard for the first time."""
         return cls(ledger=age.ledger, start=age.starts[-1].number, place=age.place)
 
     def is_after(self, age: StoreAge) -> bool:
@@ -82,12 +82,12 @@ class KnownAge:
         return self.start != age.starts[-1].number and self.is_after(age)
 
     def with_heard(self, age: StoreAge) -> Self:
-        """What is known when a node whose store fits says this. Another ledger is that of a store that began empty."""
+        """The knowledge after a node whose store fits has said this. Another ledger is of a store that began empty."""
         former = self.former if age.ledger == self.ledger else (*self.former, self.ledger)[-FORMER_MAX:]
         return attrs.evolve(self.first(age), former=former)
 
     def disowned(self) -> Self:
-        """What is known when an operator says that the store is lost: it does not come back, an empty one may."""
+        """The knowledge after an operator has said that the store is lost: it does not come back, an empty one may."""
         former = (*self.former, self.ledger)[-FORMER_MAX:]
         return attrs.evolve(self, ledger=NO_LEDGER, start=0, place=LedgerPlace(0, 0), former=former)
 
@@ -109,7 +109,7 @@ def unpack_starts(fields: object) -> tuple[StoreStart, ...]:
 
 
 def unpack_age(fields: object) -> StoreAge:
-    """What `StoreAge.pack` made. Raises ValueError."""
+    """The inverse of `StoreAge.pack`. Raises ValueError."""
     if not isinstance(fields, list) or len(fields) != 4:  # noqa: PLR2004  (ledger, starts, place)
         raise ValueError("the age of a store has four fields")
     ledger, starts, *place = fields
@@ -118,7 +118,7 @@ def unpack_age(fields: object) -> StoreAge:
 
 
 def unpack_known(fields: object) -> KnownAge:
-    """What `KnownAge.pack` made. Raises ValueError."""
+    """The inverse of `KnownAge.pack`. Raises ValueError."""
     if not isinstance(fields, list) or not fields or not isinstance(fields[-1], list) or len(fields[-1]) > FORMER_MAX:
         raise ValueError("what is known of a store is no list")
     *numbers, former = fields

@@ -1,4 +1,4 @@
-"""What an account may use of JetStream: one limit for all of its streams, or one for each tier. Pure.
+"""An account's limits of JetStream: one limit for all of its streams, or one for each tier. Pure.
 
 A tier is all the streams with one number of replicas: `R1`, `R3`. Its sizes are those of one replica, while limits
 without tiers count every replica. Tiers stand in the tokens of accounts only. Source: jetstream.go (selectLimits).
@@ -36,7 +36,7 @@ def tier_of(allowance: Allowance, replicas: int) -> str:
 
 
 def limits_for(allowance: Allowance, replicas: int) -> AccountLimits:
-    """What holds for so many replicas. Raises ApiError when the account may have nothing with as many."""
+    """The limits for so many replicas. Raises ApiError when the account may have nothing with as many."""
     if isinstance(allowance, AccountLimits):
         return allowance
     found = allowance.tiers.get(tier_name(replicas))

@@ -26,7 +26,7 @@ def transform_between(source: str, destination: str) -> Transform | None:
 
 
 def transformed(transform: Transform, subject: bytes, draw: Callable[[int], int]) -> bytes | None:
-    """What a subject becomes; None when it does not match the source.
+    """The subject that one becomes; None when it does not match the source.
 
     `draw(n)` returns a number below n, for the function `random`.
     """

@@ -17,7 +17,7 @@ from jetraft.store.model.subject import ANY_TAIL, ANY_TOKEN, tokens
 
 
 class PieceKind(IntEnum):
-    """What a token of a destination stands for; the values are `PieceKind` of api/plane/_transforms.pxd."""
+    """The meaning of a token of a destination; the values are `PieceKind` of api/plane/_transforms.pxd."""
 
     LITERAL = 0
     WILDCARD = 1
@@ -168,7 +168,7 @@ def _piece(token: bytes, stars: Sequence[int], *, wild: bool, is_import: bool) -
 
 
 def _parse(token: bytes) -> TransformPiece:
-    """What a token says, with numbers of wildcards as `sources`."""
+    """The meaning of a token, with numbers of wildcards as `sources`."""
     if _REFERENCE.fullmatch(token):
         return TransformPiece(kind=PieceKind.WILDCARD, text=token, sources=(_integer(token, token[1:]),))
     if not _is_call(token):

@@ -31,7 +31,7 @@ _START: Final = b"\xff\x06\x00\x00" + IDENTIFIERS[0]
 
 
 class CorruptArchiveError(ValueError):
-    """What was read is not an archive, or is damaged, or cut off. The text is fit for clients."""
+    """The input is not an archive, or is damaged, or cut off. The text is fit for clients."""
 
 
 class Compressor:

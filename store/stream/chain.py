@@ -55,7 +55,7 @@ class Chain:
         return None if seq <= last else leaf + seq - last
 
     def content(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """What the leaves of [first, last) are: (leaf, first sequence, last sequence), runs of messages and gaps.
+        """The leaves of [first, last): (leaf, first sequence, last sequence), runs of messages and gaps.
 
         A gap is one leaf; a run of messages begins at the named leaf, and has one for each sequence.
         """

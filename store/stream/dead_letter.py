@@ -1,4 +1,4 @@
-"""What a consumer remembers of a message that it has given up, until another stream has it.
+"""A consumer's memory of a message that it has given up, until another stream has it.
 
 Part of replicated state (consumer_state.py). The time is that of the giving up: with the sequence it identifies the
 letter, so that a message that is given up again, after a reset, is another letter.

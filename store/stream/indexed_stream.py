@@ -117,7 +117,7 @@ class IndexedStream:
         return found[0] if found else 0
 
     def bytes_for(self, subject: bytes) -> int:
-        """What the live messages of a literal subject count for its limit of bytes; 0 without one."""
+        """The bytes that the live messages of a literal subject count for its limit; 0 without one."""
         return self._index.subject_bytes(subject)
 
     def first_for(self, subject: bytes) -> int | None:

@@ -1,6 +1,6 @@
 """The one door to schemas: a rule becomes something that judges payloads, for each kind by a library that may lack.
 
-What judges is compiled once for each text, whatever number of streams has it, and when it is used first: a server
+A judge is compiled once for each text, whatever number of streams has it, and when it is used first: a server
 without schemas imports none of the libraries.
 """
 
@@ -28,7 +28,7 @@ class PayloadJudge(Protocol):
     """A schema that can be used."""
 
     def fault(self, payload: bytes) -> str:
-        """Where a payload does not fit, and what was expected; empty when it fits. Of `PAYLOAD_BYTES_MAX` at most."""
+        """The place of a misfit, and what was expected; empty without one. `PAYLOAD_BYTES_MAX` of payload at most."""
 
 
 class UnusableSchemaError(Exception):
@@ -50,7 +50,7 @@ def check_schema(rule: SchemaRule) -> None:
 
 
 def fault_in(rule: SchemaRule, payload: bytes) -> str:
-    """What is wrong with a payload, with escapes for what is not printable; empty when it fits.
+    """The fault of a payload, with escapes for what is not printable; empty when it fits.
 
     Raises UnusableSchemaError where this server has no library for it, or where it was never checked.
     """

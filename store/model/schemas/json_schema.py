@@ -96,7 +96,7 @@ def _meant(error: Any) -> Any:
 
 
 def _path(error: Any) -> list[str | int]:
-    """Where it is, as far as the field that is missing or too much."""
+    """Its place, as far as the field that is missing or too much."""
     name, path = error.kind.name, list(error.instance_path)
     if name == "required":
         path.append(error.kind.property)
@@ -115,7 +115,7 @@ def _first_field(error: Any, document: Any) -> list[str | int]:
 
 
 def _expected(error: Any) -> str:
-    """What the schema says, without anything of the document."""
+    """The schema's demand, without anything of the document."""
     name, said = error.kind.name, error.kind.as_dict()
     if name == "type":
         return f"expected {' or '.join(said['types'])}"

@@ -57,7 +57,7 @@ class _Node:
 
 @attrs.frozen(slots=True)
 class Work:
-    """What one value of each depth costs at most, from the document itself (0) on."""
+    """The highest cost of one value of each depth, from the document itself (0) on."""
 
     by_depth: tuple[int, ...]
     most: int
@@ -102,7 +102,7 @@ class Work:
         return not self.has_branches or (self._measured(document) or 0) <= EXPLAINED_WORK_MAX
 
     def _measured(self, document: object) -> int | None:
-        """What the document takes, or more than WORK_MAX; None for one that is nested too deep."""
+        """The work for the document, or more than WORK_MAX; None for one that is nested too deep."""
         work, level = 0, [document]
         for cost in self.by_depth:
             work += len(level) * cost
@@ -134,7 +134,7 @@ class _Graph:
             self._read(self.nodes[place], found)
 
     def bounds(self, costs: list[int]) -> list[int]:
-        """What one value of each depth costs at most."""
+        """The highest cost of one value of each depth."""
         try:
             order = list(TopologicalSorter({n: node.in_place for n, node in enumerate(self.nodes)}).static_order())
         except CycleError as error:
@@ -230,7 +230,7 @@ class _Graph:
 
 
 def _inside_of(node: _Node, before: list[int]) -> int:
-    """What a value inside costs by the schemas that this one has for it, `before` being what they cost."""
+    """The cost of a value inside by the schemas that this one has for it, `before` being what they cost."""
     field = max((before[n] for n in node.one_field), default=0) + sum(before[n] for n in node.each_field)
     item = max((before[n] for n in node.one_item), default=0) + sum(before[n] for n in node.each_item)
     return max(field, item)

@@ -16,7 +16,7 @@ VARINT_BYTES_MAX: Final = 10  # 64 bits
 
 
 class Misfit(Exception):  # noqa: N818  (a way out of nested walks, not an error)
-    """What was expected; on its way out it learns where."""
+    """An expectation that was missed; on its way out it learns where."""
 
     def __init__(self, expected: str) -> None:
         super().__init__(expected)
@@ -29,7 +29,7 @@ class Misfit(Exception):  # noqa: N818  (a way out of nested walks, not an error
 
     @property
     def pointer(self) -> str:
-        """Where it is (RFC 6901)."""
+        """Its place (RFC 6901)."""
         return "".join(f"/{part}" for part in reversed(self._path))
 
 
