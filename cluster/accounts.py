@@ -1,4 +1,4 @@
-"""What each account may use of JetStream, and whether that is used up on this node.
+"""The limits of each account in JetStream, and whether that is used up on this node.
 
 An account with tiers has a quota of its own in each: a stream that changes its replicas counts in another from then on.
 """
@@ -41,15 +41,15 @@ class Accounts:
     _quotas: dict[str, AccountQuota] = attrs.field(factory=dict)
 
     def limits_of(self, account: str) -> Allowance:
-        """What the account may use."""
+        """The limits of the account."""
         return self.limits.get(account) or AccountLimits()
 
     def limits_for(self, account: str, config: StreamConfig) -> AccountLimits:
-        """What holds for such a stream. Raises ApiError when the account may not have it."""
+        """The limits for such a stream. Raises ApiError when the account may not have it."""
         return limits_for(self.limits_of(account), config.num_replicas)
 
     def quota_of(self, account: str) -> AccountQuota | None:
-        """What its streams may hold; None: as much as there is."""
+        """The bytes that its streams may hold; None: as much as there is."""
         if (self.may_change or AccountBounds(self, account, replicas=1)) and account not in self._quotas:
             self._quotas[account] = AccountQuota(self, account)
         return self._quotas.get(account)

@@ -47,7 +47,7 @@ class NodeAdvisories:
         self._rng = rng
 
     def of(self, account: str) -> Advisories:
-        """What tells an account."""
+        """A way to tell an account."""
         return Advisories(
             outbox=self._outboxes(account),
             clock=self._clock,

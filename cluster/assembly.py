@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Parts:
-    """What `ClusterNode` runs and shows. What a cluster, or a server that stands alone, does not need is None."""
+    """The parts that `ClusterNode` runs and shows; None for those that a server alone, or a cluster, does not need."""
 
     machine: MetaMachine
     changes: StreamChanges
@@ -270,7 +270,7 @@ async def sweep(
 
 
 def _group_here(shared: Shared, meta_replica: MetaReplica, node_id: NodeId, key: GroupKey) -> GroupHere:
-    """What a group is on this node; the table is current."""
+    """The state of a group on this node; the table is current."""
     if key[0] == META_GROUP:
         meta = meta_replica.group
         if meta is None:

@@ -55,7 +55,7 @@ RECORD_NAME: Final = "meta.record"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Logs:
-    """What opens logs and repairs them, and the meta group over its own."""
+    """The parts that open logs and repairs them, and the meta group over its own."""
 
     on_heard: Signal[[GroupId]]  # groups that a repair waits for were heard of
     leader_duties: LeaderDuties
@@ -118,7 +118,7 @@ def log_parts(setting: NodeSetting, ports: NodePorts, stored: Stored, shared: Sh
 
 @attrs.frozen(kw_only=True, slots=True)
 class Replicas:
-    """What makes the replicas of this node match the table."""
+    """The parts that make the replicas of this node match the table."""
 
     adoption: Adoption | None
     admission: NodeAdmission
@@ -177,7 +177,7 @@ def replica_parts(setting: NodeSetting, ports: NodePorts, shared: Shared, reques
 def _site_maker(
     setting: NodeSetting, ports: NodePorts, shared: Shared, requests: Requests, logs: Logs
 ) -> Callable[[str], Site]:
-    """What makes the node as the replicas of an account's streams see it."""
+    """A function that makes the node as the replicas of an account's streams see it."""
     accounts = shared.accounts
     batches = BatchRoom(setting.limits.batch)
     if ports.memory is not None:
@@ -238,6 +238,6 @@ def is_row_current(requests: Requests, machine: MetaMachine, node_id: NodeId, ro
 
 
 def queued_bytes(mesh: Mesh) -> int:
-    """What waits for all peers together."""
+    """The bytes that wait for all peers together."""
     found = mesh.statistics()
     return sum(link.queued_bytes for link in (*found.links.values(), *found.bulk_links.values()))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Requests:
-    """What finds the owner of a request, and carries it out there."""
+    """The parts that find the owner of a request, and carry it out there."""
 
     served: ServedRequests
     owners: Owners

@@ -1,4 +1,4 @@
-"""What all parts of JetStream on one node look at: the lowest layer that assembly.py puts together."""
+"""The parts that all of JetStream on one node looks at: the lowest layer that assembly.py puts together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORD_NAME: Final = "meta.record"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Stored:
-    """What a node's directory says before anything runs."""
+    """The content of a node's directory before anything runs."""
 
     record: Record  # of the founding of the meta group
     record_file: RecordFile
@@ -59,7 +59,7 @@ class Stored:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Shared:
-    """What all parts look at."""
+    """The parts that all others look at."""
 
     machine: MetaMachine
     meta_group: MetaGroupRef

@@ -25,7 +25,7 @@ MIB: Final = 1 << 20
 
 
 class Shortage(IntEnum):
-    """What gives way, in this order. At each step everything before it does."""
+    """The consumers of memory that give way, in this order. At each step everything before it does."""
 
     NONE = 0
     CACHES = 1  # are emptied, and what was freed is returned to the kernel
@@ -71,18 +71,18 @@ class MemoryBudget:
         return {name: count() for name, count in self._holders.items()}
 
     def shortage(self, now_ns: int) -> Shortage:
-        """Who has to give way now. `now_ns` is monotonic."""
+        """The ones that have to give way now. `now_ns` is monotonic."""
         self._look(now_ns)
         return next((step for step, mark in self._marks if self.free_bytes < mark), Shortage.NONE)
 
     def for_clients_bytes(self, waiting_bytes: int, now_ns: int) -> int:
-        """What may wait for all clients together, of which `waiting_bytes` do: half of what the reserve leaves."""
+        """The bytes that may wait for all clients, of which `waiting_bytes` do: half of what the reserve leaves."""
         self._look(now_ns)
         half = (self.free_bytes + waiting_bytes - self.reserve_bytes) // 2
         return min(max(half, self.limit_bytes // CLIENTS_SHARE_MIN), self.limit_bytes // CLIENTS_SHARE)
 
     def describe(self) -> str:
-        """What is left and where the rest is, for a log line."""
+        """The memory that is left and where the rest is, for a log line."""
         held = ", ".join(f"{name} {count // MIB} MiB" for name, count in self.held().items())
         return (
             f"{self.free_bytes} of {self.limit_bytes} bytes are left, {self.reserve_bytes} are kept in reserve ({held})"

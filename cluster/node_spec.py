@@ -1,4 +1,4 @@
-"""What JetStream's part of a node is made from: its setting, and the ports that it works with."""
+"""The specification of JetStream's part of a node: its setting, and the ports that it works with."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeSetting:
-    """Who this node is. `cluster_name` is None on a server that stands alone; `expected` counts the founding nodes."""
+    """The identity of a node. `cluster_name` is None on a server that stands alone; `expected` counts the founders."""
 
     node_id: NodeId
     server_name: str
@@ -53,7 +53,7 @@ class NodeSetting:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodePorts:
-    """What the node works with. `mesh` is None on a server that stands alone."""
+    """The ports of the node. `mesh` is None on a server that stands alone."""
 
     mesh: Mesh | None
     manager: Manager

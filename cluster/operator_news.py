@@ -1,4 +1,4 @@
-"""What operators are told of a node's part in the cluster: who leads the meta group, and who was removed.
+"""News for operators of a node's part in the cluster: the leader of the meta group, and servers that were removed.
 
 The advisories go to the system account; who leads is in the log of every node besides.
 """

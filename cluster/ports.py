@@ -1,4 +1,4 @@
-"""What the cluster layer asks of the layer above: a way out for messages, a way in for captured ones, and timers.
+"""The ports of the cluster layer to the layer above: a way out for messages, a way in for captured ones, and timers.
 
 The composition root hands these in. The cluster layer sees subjects and batches, never a connection: core NATS routing
 decides who receives a message and on which node. All calls are synchronous and belong to the turn that makes them;
@@ -40,7 +40,7 @@ class StoredLike(Protocol):
 
 
 class MessageSource(Protocol):
-    """Where stored messages are read from; a StreamStore is one."""
+    """A source of stored messages; a StreamStore is one."""
 
     def load(self, seq: int) -> StoredLike | None:
         """Return the message at this stream sequence, None when it is gone."""
@@ -154,7 +154,7 @@ class Outbox(Protocol):
 
 
 class Traces(Protocol):
-    """Where traces of messages are made, for the leaders of streams to say what became of a message."""
+    """The maker of traces of messages, for the leaders of streams to say what became of a message."""
 
     def trace_sink(self, handle: int, stream: str) -> None:
         """The sink of this handle is a stream's: it gets traced messages with the number of their trace as origin."""

@@ -1,4 +1,4 @@
-"""What a server was told to hold at most (`max_file_store`, `max_memory_store`), and whether that is used up.
+"""The most that a server was told to hold (`max_file_store`, `max_memory_store`), and whether that is used up.
 
 Only what is configured is enforced: without a limit a file stream may use the disk up to the reserve
 (store/disk/space.py). Asked once per turn in which a stream of this node is published to. Far from the limit an answer

@@ -51,7 +51,7 @@ TERMS_SKIPPED: Final = 1000  # a lost member may have stood for election a few t
 
 
 class Fate(enum.Enum):
-    """What becomes of this server's copy of a group."""
+    """The fate of this server's copy of a group."""
 
     LEFT_ALONE = "left alone"  # those that are left are a majority, or this server is no member
     KEPT = "kept"
@@ -106,7 +106,7 @@ class Recovering:
         self._node_dir.close()
 
     def judge(self, members: Sequence[str], only: str | None = None) -> list[RecoveryVerdict]:
-        """What is to be done with each group, or with one, when no servers are left but these.
+        """The plan for each group, or with one, when no servers are left but these.
 
         Opens the logs, as a start does. Raises NotRecoverableError when this server is not one of them, or has no such
         group.
@@ -189,7 +189,7 @@ class Recovering:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What a store cannot do is told in one line."""
+    """An error of the store is told in one line."""
     try:
         yield
     except (StoreError, OSError) as error:

@@ -182,7 +182,7 @@ def _check_losses(log: FileLog, wish: Wish) -> None:
 
 
 def members_of(log: FileLog, believed: Iterable[NodeId], *, if_unnamed: Iterable[NodeId] = ()) -> set[NodeId]:
-    """Who may have what a log has lost: the members by its own newest configuration, and those believed to be some.
+    """Nodes that may have what a log has lost: members by its own newest configuration, and those believed to be some.
 
     `if_unnamed` count when the log names none. The log is read only if it has lost something.
     """

@@ -1,4 +1,4 @@
-"""What a stream replica has to work with: node and account around it, handed in by the composition root."""
+"""The surroundings of a stream replica: node and account around it, handed in by the composition root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks for an archive to be taken: what events tell of it, and how the outcome is told."""
+"""The client that asks for an archive: what events tell of it, and how the outcome is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an archive says, checked: state, consumers, messages in order, each within its limits. Pure.
+"""The content of an archive, checked: state, consumers, messages in order, each within its limits. Pure.
 
 An archive comes from a client, so nothing in it is believed: sizes are bounded before memory is taken, sequences must
 ascend within what the state says, all messages together may not have more bytes than the state, which is what room was
@@ -37,7 +37,7 @@ class Removal:
 
 @attrs.frozen(slots=True)
 class ArchiveEnd:
-    """The archive was whole. Where the stream ends, whether there is a message or not."""
+    """The archive was whole. Returns where the stream ends, whether there is a message or not."""
 
     last_seq: int
     last_ts_ns: int

@@ -142,7 +142,7 @@ class LegacyContents:
             self._take_configuration(consumer or b"", file.data)
 
     def finish(self) -> ArchiveEnd:
-        """Where the stream ends. Raises CorruptArchiveError unless the archive was whole."""
+        """The end of the stream. Raises CorruptArchiveError unless the archive was whole."""
         if not self._met_stream or self._configs or not self._unproven.are_none:
             raise cut_off()
         return ArchiveEnd(self.last_seq, self.last_ts_ns)

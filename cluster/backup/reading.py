@@ -31,7 +31,7 @@ class Format(Protocol):
 
 
 class SecondVersion:
-    """What nats-server 2.15 and this server write."""
+    """The form that nats-server 2.15 and this server write."""
 
     def __init__(self, contents: Contents) -> None:
         self._reader, self._contents = ArchiveReader(), contents
@@ -49,7 +49,7 @@ class SecondVersion:
 
 
 class FirstVersion:
-    """What nats-server 2.14 and before write: a tar of files. `room_bytes` is what all messages may have together."""
+    """The form of nats-server 2.14 and before: a tar of files. `room_bytes` is what all messages may have together."""
 
     def __init__(self, contents: Contents, stream: str, room_bytes: int) -> None:
         self._tar, self._files, self._contents = TarReader(), LegacyContents(stream), contents
@@ -69,7 +69,7 @@ class FirstVersion:
                     yield self._contents.consumer(*found)
 
     def finish(self) -> Iterator[Item]:
-        """Where the stream ends."""
+        """The end of the stream."""
         if not self._tar.ended:
             raise cut_off()
         yield self._files.finish()

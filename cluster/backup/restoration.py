@@ -1,4 +1,4 @@
-"""What the leader of a stream does while the stream is being restored: takes steps into the log, and nothing else.
+"""The leader of a stream while the stream is being restored: takes steps into the log, and nothing else.
 
 A stream that is being restored carries a mark in its configuration (mark.py). While it is there the stream has no
 `Leadership`: it takes no publishes, delivers nothing, expires nothing. The last act of a restore takes the mark away.

@@ -86,7 +86,7 @@ class Manner:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Cut:
-    """What is taken at the moment when a snapshot begins: the state, and the entries that precede messages."""
+    """The facts of the moment when a snapshot begins: the state, and the entries that precede messages."""
 
     state: StreamState
     heads: Sequence[ArchiveEntry]

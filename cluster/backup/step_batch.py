@@ -18,7 +18,7 @@ BYTES_MAX: Final = 64 << 20  # as a forwarded request
 
 
 class StepKind(enum.IntEnum):
-    """What a step adds."""
+    """The records that a step adds."""
 
     CONSUMER = 1
     MESSAGES = 2
@@ -55,7 +55,7 @@ class StepBatch(Message):
 
 
 def _check_body(step: RestoreStep) -> None:
-    """What is committed is applied by every replica, and applying never refuses."""
+    """A committed step is applied by every replica, and applying never refuses."""
     try:
         if step.kind is StepKind.MESSAGES:
             seal(Kind.MESSAGES, index=0, term=0, incarnation=0, body=step.body, count=step.count, summed=True)

@@ -71,7 +71,7 @@ class StepPlanner:
             yield self._batch()
 
     def finish(self) -> Sequence[RestoreStep]:
-        """What remains; nothing when nothing does."""
+        """The rest; nothing when nothing does."""
         return self._batch()
 
     def _take_message(self, item: ArchiveEntry) -> None:

@@ -59,7 +59,7 @@ class AnswerLost(Exception):  # noqa: N818  (it is an answer, not a failure)
 
 
 class PeerLike(Protocol):
-    """What forwarding needs to know of a peer."""
+    """A peer as forwarding needs it."""
 
     @property
     def up(self) -> bool:
@@ -67,7 +67,7 @@ class PeerLike(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What its server says of itself."""
+        """Its server's description of itself."""
 
 
 class MeshLike(Protocol):

@@ -11,7 +11,7 @@ from typing import Final
 
 
 class MessageOrigin(IntEnum):
-    """Who sends a message. The numbers travel between nodes, in four bits: they keep their meaning."""
+    """The sender of a message. The numbers travel between nodes, in four bits: they keep their meaning."""
 
     CLIENT = 0  # what a client publishes, judged by its permissions
     LEAF = 1  # what a leaf node or a hub sends, judged by those of the connection
@@ -26,7 +26,7 @@ class MessageOrigin(IntEnum):
 
 
 class SinkKind(IntEnum):
-    """What a receiver in this server takes messages for."""
+    """The purpose for which a receiver in this server takes messages."""
 
     API = 0  # requests: `$JS.API.>`, gets and pulls included
     STREAM = 1  # what is stored

@@ -22,7 +22,7 @@ NONE: Final = -1
 
 @attrs.define(eq=False)
 class _Open:
-    """Where the commands of one consumer are into which others may be folded."""
+    """The places of one consumer's commands into which others may be folded."""
 
     delivered: int = NONE
     folded_ts_ns: int = 0  # of the last delivery that was folded into `delivered`, 0 for none

@@ -27,7 +27,7 @@ PUBLISH: Final = b"Jetraft-Publish"
 
 
 class AckOutcome(Enum):
-    """What came of it. The client is told, but of a stale one and by a leader that does not hear."""
+    """The outcome. The client is told, but of a stale one and by a leader that does not hear."""
 
     STORED = "stored"  # and acknowledged, once the entry is applied
     KNOWN = "known"  # the stream has a message with this id: an ack is all that is left to do
@@ -39,7 +39,7 @@ class AckOutcome(Enum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class AckPublish:
-    """What a client asks for."""
+    """A client's wish."""
 
     record: bytes  # the message, as a capture record
     is_newest: bool  # its delivery is the newest one, and awaited
@@ -58,7 +58,7 @@ class AckPublisher(Protocol):
 
 
 def asked_by(captured: Capture, subject: AckSubject, *, is_newest: bool, allowed: str) -> AckPublish | None:
-    """What an ack asks to publish; None for nothing."""
+    """The message that an ack asks to publish; None for nothing."""
     target = message.get(captured.hdr, PUBLISH) if captured.hdr else None
     if target is None:
         return None

@@ -1,4 +1,4 @@
-"""What acks do to a consumer: what waits for one, what is done with, what is given up. Pure.
+"""The effect of acks on a consumer: what waits for one, what is done with, what is given up. Pure.
 
 The half of a consumer's core that hears clients; `core.py` is the other one, which delivers. Events collect commands
 and answers in `_out`, which the next step hands over. What a consumer with dead letters gives up counts against

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AckKind(Enum):
-    """What an ack asks for."""
+    """The wish of an ack."""
 
     ACK = "+ACK"
     NAK = "-NAK"
@@ -62,7 +62,7 @@ NOTHING: Final = Ack(AckKind.NOTHING)
 
 
 def parse_ack_subject(subject: bytes) -> AckSubject | None:
-    """What an ack subject names; None when it is not one."""
+    """The delivery that an ack subject names; None when it is not one."""
     found = ack_places(subject)
     if found is None:
         return None
@@ -77,7 +77,7 @@ def named_in(batch: bytes, consumer: bytes) -> dict[int, int]:
 
 
 def parse_ack_body(body: bytes) -> Ack:
-    """What an ack's body says."""
+    """The content of an ack's body."""
     if body in {b"", b"+ACK", b"+OK"}:
         return PLAIN
     if body == b"+WPI":

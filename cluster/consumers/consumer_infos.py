@@ -1,4 +1,4 @@
-"""What is told of a consumer: CONSUMER.INFO by the leader of its stream, details of pages by every replica."""
+"""Infos of a consumer: CONSUMER.INFO by the leader of its stream, details of pages by every replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def applied_figures(state: ConsumerState) -> CoreStatistics:
-    """Where a consumer is by what is applied. Requests that wait and messages to come are zeros, as in nats-server."""
+    """A consumer by what is applied. Requests that wait and messages to come are zeros, as in nats-server."""
     return CoreStatistics(
         delivered_consumer=state.delivered_consumer,
         delivered_stream=state.delivered_stream,

@@ -17,7 +17,7 @@ PUT_OFF_MAX: Final = 3  # times in a row; each is a round of commits
 
 @attrs.define(eq=False)
 class Crowd:
-    """What the consumers of one stream wait for."""
+    """The events that the consumers of one stream wait for."""
 
     _stepped_seq: int = 0  # the last message when they were stepped
     _times_put_off: int = 0

@@ -160,7 +160,7 @@ class ConsumerDispatcher:
         return found
 
     def figures(self, state: ConsumerState, *, initial: bool) -> CoreStatistics:
-        """Where a consumer is, with `initial` where it was when this leader made it; it needs no runner for that."""
+        """The state of a consumer, with `initial` as it was when this leader made it; it needs no runner for that."""
         runner = self._runners.get(state.name)
         if runner is None:
             return make_core(self, state).statistics()

@@ -1,4 +1,4 @@
-"""What a consumer core is given and what it wants done: commands for the log, and what leaves the node, in order.
+"""The input of a consumer core and its effects: commands for the log, and what leaves the node, in order.
 
 A replicated consumer's sends wait until the commands of the same step are committed, so that a message that a client
 has seen is never unknown to the next leader. Confirmations (the answers to double acks) always wait for that.
@@ -37,7 +37,7 @@ class StatusMessage:
 
 @attrs.frozen(slots=True)
 class AckSample:
-    """What an acknowledged delivery was, for those who measure (`sample_freq`)."""
+    """A sample of an acknowledged delivery, for those who measure (`sample_freq`)."""
 
     consumer_seq: int
     stream_seq: int

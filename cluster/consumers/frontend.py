@@ -79,7 +79,7 @@ class _Configs(Mapping[str, "ConsumerConfig"]):
 
 
 class ConsumerFrontend:
-    """What the API asks about consumers, on the stream's leader."""
+    """Requests of the API about consumers, on the stream's leader."""
 
     def __init__(self, site: Site, group: Group, machine: StreamMachine, dispatcher: ConsumerDispatcher) -> None:
         self._site = site
@@ -248,7 +248,7 @@ class ConsumerFrontend:
         return all(results)
 
     def _limits_for(self, config: ConsumerConfig, stream: StreamConfig) -> AccountLimits:
-        """What the account may use in the tier of the consumer. Raises ApiError when it has no such tier."""
+        """The account's limits in the tier of the consumer. Raises ApiError when it has no such tier."""
         return limits_for(self._site.limits(), config.num_replicas or stream.num_replicas)
 
     def _new_name(self) -> str:

@@ -63,7 +63,7 @@ def new_pin_id(rng: Random) -> str:
 
 @attrs.frozen(slots=True)
 class Pin:
-    """Who is pinned, and since when (Unix time)."""
+    """The client that is pinned, and since when (Unix time)."""
 
     id: str
     since_ns: int

@@ -386,11 +386,11 @@ class PullConsumer(ConsumerCore):
             self._pinning.end()
 
     def _pin_id(self) -> str | None:
-        """What deliveries say of who is pinned; None where none can be."""
+        """The pin that deliveries name; None where none can be."""
         return self._pinning.id if self.config.priority_policy is PriorityPolicy.PINNED_CLIENT else None
 
     def _limit_broken(self, request: PullRequest) -> str:
-        """What a request asks too much of, as the text of its refusal; empty when it is within the limits."""
+        """The excess of a request, as the text of its refusal; empty when it is within the limits."""
         config = self.config
         if 0 < config.max_batch < request.batch:
             return f"Exceeded MaxRequestBatch of {config.max_batch}"
@@ -427,7 +427,7 @@ class PullConsumer(ConsumerCore):
         return None
 
     def _size_for(self, waiting: Waiting, seq: int, *, redelivery: bool) -> int:
-        """What a message counts against the request's max_bytes; not worked out when there is no such limit."""
+        """The size of a message against the request's max_bytes; not worked out when there is no such limit."""
         if not waiting.request.max_bytes:
             return 0
         return self._size_of(seq, redelivery=redelivery)

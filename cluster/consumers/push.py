@@ -36,7 +36,7 @@ WINDOW_BYTES_START: Final = WINDOW_BYTES_MAX // 16  # as nats-server: the window
 
 
 class FlowWindow:
-    """What was sent and not yet heard of, in bytes."""
+    """The bytes that were sent and not yet heard of."""
 
     def __init__(self) -> None:
         self.limit_bytes = WINDOW_BYTES_START

@@ -43,7 +43,7 @@ class BadRequestError(ValueError):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PullRequest:
-    """What a client asks for. Durations in nanoseconds; 0 is none; `max_bytes` 0 is no limit."""
+    """A client's request. Durations in nanoseconds; 0 is none; `max_bytes` 0 is no limit."""
 
     batch: int = 1
     expires_ns: int = 0
@@ -103,7 +103,7 @@ def _load(text: bytes) -> dict[str, Any]:
 
 
 def syntax_fault(text: bytes) -> str:
-    """What json.Unmarshal says of a text that is not JSON; empty when it is."""
+    """The error of json.Unmarshal for a text that is not JSON; empty when it is."""
     try:
         one_value(text)
     except JsonSyntaxError as error:

@@ -207,7 +207,7 @@ class ConsumerRunner:
         self.step(self._dispatcher.now())
 
     def figures(self) -> CoreStatistics:
-        """Where the consumer is."""
+        """The position of the consumer."""
         now = self._dispatcher.now()
         if self.core.forget_missing(now):
             self.step(now)
@@ -298,7 +298,7 @@ class ConsumerRunner:
                 self._is_short = True
 
     def _deliver(self, run: DeliveryRun, source: MessageSource, copies: Mapping[int, StoredLike]) -> None:
-        """What is not sent because it cannot be read counts as delivered, and is delivered again like all else."""
+        """A message that cannot be read is not sent; it counts as delivered, and is delivered again like all else."""
         try:
             found = self._dispatcher.site.outbox.deliver(run, source)
         except StoreCorrupt as error:

@@ -161,7 +161,7 @@ class Selector:
         return self._messages.load(seq)
 
     def key(self, seq: int, rule: KeyRule) -> bytes | None:
-        """What orders a message; None where it has no such token or header, or is gone."""
+        """The key that orders a message; None where it has no such token or header, or is gone."""
         found = self._messages.load(seq)
         if found is None:
             return None

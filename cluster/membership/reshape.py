@@ -52,7 +52,7 @@ Step = MembershipChange | HandOver | Wait | Settled
 
 @attrs.frozen(kw_only=True, slots=True)
 class Contact:
-    """What the leader knows of the others: who answers, and who of those has nearly everything."""
+    """The leader's knowledge of the others: who answers, and who of those has nearly everything."""
 
     online: AbstractSet[NodeId]
     current: AbstractSet[NodeId]

@@ -101,7 +101,7 @@ class Reshaper:
 
 
 def contact_of(group: Group) -> Contact:
-    """Who answers this leader, and who has nearly everything; a member that never answered counts as away."""
+    """The members that answer, and those that have nearly everything; one that never answered counts as away."""
     enough_index = group.log.last_index - NEARLY_CAUGHT_UP_ENTRIES
     online = {peer.node for peer in group.core.peer_progress() if peer.up and peer.responded}
     current = {

@@ -1,4 +1,4 @@
-"""What an account may ask for when it makes or changes a stream: nats-server's checks, in its order. Pure.
+"""Limits of an account when it makes or changes a stream: nats-server's checks, in its order. Pure.
 
 Reserved are the bytes that streams say they may grow to, whether they hold them or not: times their replicas where an
 account's limits are for all of its streams, and once where they are for a tier, with what is in that tier.
@@ -52,7 +52,7 @@ def check_room(allowance: Allowance, config: StreamConfig, rows: Iterable[Stream
 
 
 def reserved_bytes(config: StreamConfig, tier: str = NO_TIER) -> int:
-    """What a stream may grow to: of a tier one replica, else all of them; 0 when it does not say."""
+    """The size that a stream may grow to: of a tier one replica, else all of them; 0 when it does not say."""
     return max(0, config.max_bytes) * (config.num_replicas if tier == NO_TIER else 1)
 
 

@@ -154,7 +154,7 @@ class NodeAdmission:
         return self._joining is None
 
     def _others(self, founders: Founders, meta_log: FileLog) -> list[NodeId]:
-        """Who may have what a damaged log has lost.
+        """The nodes that may have what a damaged log has lost.
 
         The founders may all have left long ago: the members are those of the newest configuration in the log; and as
         that may be among what is damaged, all nodes that are linked are asked too.
@@ -212,4 +212,4 @@ def _nothing_waits() -> None:
 
 
 def _nothing_to_ask() -> None:
-    """Who founds the group was decided durably (bootstrap.py), and who joins it is decided by its leader."""
+    """The founders were decided durably (bootstrap.py), and the leader decides about others."""

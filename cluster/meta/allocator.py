@@ -1,4 +1,4 @@
-"""Where the replicas of a stream go: `placement` asked with what the table, the view and the nodes themselves say.
+"""The places of a stream's replicas: `placement` asked with what the table, the view and the nodes themselves say.
 
 Asked by the meta leader before it proposes; what it decides is a fact of the entry. Streams that are proposed and not
 yet in the table count already (`placing`), so creations side by side do not all choose the same nodes.

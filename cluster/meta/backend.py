@@ -54,7 +54,7 @@ SLOW_MAX: Final = 240  # that may be worked at besides; each may hold a log's fi
 
 
 class ReplicaHost(Protocol[R]):
-    """Where replicas live: opens logs, starts and stops replicas, throws data away."""
+    """The home of replicas: opens logs, starts and stops replicas, throws data away."""
 
     async def start(self, assignment: StreamAssignment) -> R:
         """Open the log and start the replica over it. Raises StoreError or OSError when the log cannot be opened."""
@@ -245,7 +245,7 @@ class MetaBackend(Generic[R]):
             self._directory.woken.set()
 
     def _due(self) -> list[tuple[StreamKey, float]]:
-        """What could not be started, and when it is tried again. Nothing while other streams wait."""
+        """The replicas that could not be started, and when it is tried again. Nothing while other streams wait."""
         if self._directory.dirty:
             return []
         return [

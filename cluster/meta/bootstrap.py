@@ -54,7 +54,7 @@ class RecordFile(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class BootstrapStatistics:
-    """Where this node stands, for monitoring and for the log."""
+    """The stage of this node, for monitoring and for the log."""
 
     founded: bool
     outside: bool

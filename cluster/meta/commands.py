@@ -1,4 +1,4 @@
-"""What the meta group's entries say: msgpack of small tagged tuples, decoded strictly.
+"""The meta group's entries: msgpack of small tagged tuples, decoded strictly.
 
 An entry states facts that the leader decided (who holds the replicas, when the stream was created); nothing in it is
 left to be computed from a clock or from randomness when it is applied. The tag is the first element, so a later

@@ -34,7 +34,7 @@ RETRY_S: Final = 0.05  # without a leader, asking takes up to four seconds by it
 
 
 class UnprovedError(StoreError):
-    """What a row says may be of the past; this is tried again when the table is proved to be current."""
+    """A row may be of the past; this is tried again when the table is proved to be current."""
 
 
 class Currency:

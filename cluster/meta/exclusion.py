@@ -1,4 +1,4 @@
-"""What becomes of this node when the meta group does not count it as a member: it ends, or asks to be admitted again.
+"""The end of this node when the meta group does not count it as a member: it ends, or asks to be admitted again.
 
 The node finds out by asking, as for its lease (table_lease.py): the answer of a leader that a majority has confirmed.
 So it does not matter which message was lost; a call of the meta leader (`look`) only makes it ask at once.

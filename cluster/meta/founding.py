@@ -1,4 +1,4 @@
-"""Who founds the meta group, decided so that no two nodes can found different ones. Pure.
+"""The founders of the meta group, decided so that no two nodes can found different ones. Pure.
 
 The first members of the meta group are not in any log, so they must be agreed on before there is one. Each node asks
 all the others, round after round. A node *vouches* for the set of nodes it sees once all of them have answered that
@@ -50,7 +50,7 @@ class Founders:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Record:
-    """What this node has on disk: the sets it vouched for and, before the group is started, the one it founded."""
+    """The memory of this node on disk: the sets it vouched for and, before the group is started, the one it founded."""
 
     node_id: NodeId
     cluster: str
@@ -67,14 +67,14 @@ class Record:
 
 @attrs.frozen(kw_only=True, slots=True)
 class View:
-    """What a node answers: the founders it started with, if any, and the set it vouches for now, empty for none."""
+    """The answer of a node: the founders it started with, if any, and the set it vouches for now, empty for none."""
 
     founders: Founders | None
     vouches: tuple[NodeId, ...]
 
 
 class FoundingStep(enum.Enum):
-    """What to do next."""
+    """The next step."""
 
     WAIT = "wait"
     FOUND = "found"

@@ -1,4 +1,4 @@
-"""What the meta leader does with a request about streams: validate, place, propose, wait for the verdict.
+"""Requests about streams at the meta leader: validate, place, propose, wait for the verdict.
 
 Everything is checked against the applied table before anything is proposed, and again by apply, whose verdict is the
 answer. A node that does not lead raises Moved before it has done anything.
@@ -69,7 +69,7 @@ GROUP_SUFFIX_CHARS: Final = 8
 
 @attrs.frozen(kw_only=True, slots=True)
 class Bounds:
-    """What streams may ask for: limits of the server and of accounts; `unique_tag`: no two replicas share a value.
+    """Bounds of streams: limits of the server and of accounts; `unique_tag`: no two replicas share a value.
 
     `level_keys` are the keys of their metadata that need a feature level.
     """

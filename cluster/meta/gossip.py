@@ -93,7 +93,7 @@ class ProfileGossip:
 def first_profile(
     node_dir: NodeDir, tags: Iterable[str], limits: Mapping[StorageType, int], *, level: int, server_id: str
 ) -> NodeProfile:
-    """What a node says of itself before it holds anything; `level` is the feature level that it takes part in.
+    """A node's report of itself before it holds anything; `level` is the feature level that it takes part in.
 
     A limit (bytes) that is not configured is three quarters of what there is, as in nats-server.
     """

@@ -39,7 +39,7 @@ HTTP_UNAVAILABLE: Final = 503
 
 
 class GroupFigures(Protocol):
-    """What health looks at."""
+    """The state that health looks at."""
 
     @property
     def leader(self) -> NodeId | None:
@@ -72,7 +72,7 @@ class GroupFigures(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class ReportedLoss:
-    """What a stream has lost: runs of sequences that are damaged everywhere; all, as its members had forgotten it."""
+    """The losses of a stream: runs of sequences that are damaged everywhere; all, as its members had forgotten it."""
 
     runs: Sequence[tuple[int, int]] = ()
     is_forgotten: bool = False
@@ -80,7 +80,7 @@ class ReportedLoss:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Seen:
-    """What a node has of the cluster at one moment.
+    """A node's part of the cluster at one moment.
 
     `failed` are streams whose replica could not be started, `unopened` those that are assigned here and not there yet.
     `unclaimed`: groups with data here of which the stream is unknown.
@@ -186,7 +186,7 @@ class Judge:
                 yield "is not current with the meta leader"
 
     def _trouble_of(self, key: StreamKey | None, group: GroupFigures, now_ns: int) -> str | None:
-        """What keeps the replica from being current, the worst first."""
+        """The faults that keep the replica from being current, the worst first."""
         proof = self._proofs.get(key)
         if proof is None or proof.group is not group:
             proof = self._proofs[key] = _Proof(group)

@@ -1,4 +1,4 @@
-"""What the meta leader looks after, beside requests: names, voters, and replicas on nodes that are no members any more.
+"""The duties of the meta leader, beside requests: names, voters, and replicas on nodes that are no members any more.
 
 - Nodes that came since get their names into the table.
 - The table has the feature level of the oldest version that takes part, once all members are linked and know it.
@@ -98,7 +98,7 @@ class LeaderDuties:
         return stuck
 
     def duties(self, group: Group) -> Mapping[str, Callable[[], Awaitable[Mapping[str, str] | None]]]:
-        """What the leader brings about, by name, in order. Each raises Moved, AnswerLost or ApiError."""
+        """The duties of the leader, by name, in order. Each raises Moved, AnswerLost or ApiError."""
         return {
             "the feature level": self._frontend.raise_to_base,
             "the names of servers": self._frontend.name_nodes,

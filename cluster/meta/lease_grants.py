@@ -1,4 +1,4 @@
-"""What the meta leader knows of the other nodes' leases of the table (table_lease.py): when none can run any more.
+"""The meta leader's knowledge of the other nodes' leases of the table (table_lease.py): when none can run any more.
 
 A lease begins when its node asks, which is before the leader answers; so it ends at most LEASE_NS after the answer, on
 the node's clock, and MARGIN_NS later than that on the leader's. What earlier leaders have answered was confirmed by a

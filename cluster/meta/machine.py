@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=True)
 class CommandVerdict:
-    """What one command came to: the assignment as it stands now (before a removal), or why nothing changed."""
+    """The outcome of one command: the assignment as it stands now (before a removal), or why nothing changed."""
 
     assignment: StreamAssignment | None = None
     error: ApiError | None = None

@@ -1,4 +1,4 @@
-"""What the table puts on each node: replicas, streams to lead, bytes promised. Kept up to date row by row.
+"""The load that the table puts on each node: replicas, streams to lead, bytes promised. Kept up to date row by row.
 
 Counting again for each creation would make the thousandth a thousand times as dear as the first.
 """

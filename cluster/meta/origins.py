@@ -1,4 +1,4 @@
-"""What a stream that copies others needs of them: that they do not copy it, and that its messages may be as large.
+"""Demands of a stream that copies others: that they do not copy it, and that its messages may be as large.
 
 Origins elsewhere (`external`) are not looked at. Source: stream.go (checkStreamCfg), observed on 2.15.1.
 """

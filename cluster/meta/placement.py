@@ -29,7 +29,7 @@ NO_SUITABLE_PEERS: Final = "no suitable peers for placement"
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeLoad:
-    """What a node carries by assignment, and what it is. `room_bytes`: what may still be promised; None for any."""
+    """The load of a node by assignment, and its properties. `room_bytes`: what may still be promised; None for any."""
 
     node_id: NodeId
     online: bool
@@ -45,7 +45,7 @@ class NodeLoad:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Wanted:
-    """What a stream asks for. Tags that start with `!` exclude nodes that carry them.
+    """The wishes of a stream. Tags that start with `!` exclude nodes that carry them.
 
     `unique_tag` is a prefix: each replica's node must have a tag that starts with it, and no two the same one;
     `taken` are those of replicas that stay where they are. `away_max` of the nodes may be offline. A node that has
@@ -139,7 +139,7 @@ def unique_tag_of(tags: AbstractSet[str], prefix: str) -> str | None:
 def choose_transfer_target(
     placement: Placement | None, members: Sequence[NodeLoad], *, own: NodeId, cluster: str
 ) -> NodeId | None:
-    """Who shall lead a group that node `own` leads; None for any member. `members` are all of the group's.
+    """The member that shall lead a group that node `own` leads; None for any member. `members` are all of the group's.
 
     Raises ApiError 10005 with nats-server's text when no node fits.
     """

@@ -46,7 +46,7 @@ class SavedRows:
 
     @classmethod
     def following(cls, ledger: Ledger, machine: MetaMachine, secrets: Secrets | None = None) -> Self:
-        """What is saved, from now on kept up with the table. A row under another key is saved again."""
+        """The rows that are saved, from now on kept up with the table. A row under another key is saved again."""
         rows = cls(ledger, machine, secrets)
         rows._revisions = {saved.group_id: saved.revision if saved.is_current else -1 for saved in rows._saved()}
         machine.on_change.connect(rows._note)

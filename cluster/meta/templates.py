@@ -53,7 +53,7 @@ def template_of(config: StreamConfig) -> str:
 
 
 def captured_subjects(config: StreamConfig) -> tuple[str, ...]:
-    """What a stream's leader captures: nothing of a stream that a template made, to which publishes are brought."""
+    """The subjects that a stream's leader captures: none of a stream of a template, to which publishes are brought."""
     return () if template_of(config) else config.subjects
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NamedPeer(Protocol):
-    """What the view needs of a peer."""
+    """A peer as the view needs it."""
 
     @property
     def name(self) -> str:
@@ -26,7 +26,7 @@ class NamedPeer(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What its server says of itself."""
+        """Its server's description of itself."""
 
 
 class ClusterView:

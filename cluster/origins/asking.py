@@ -36,7 +36,7 @@ ASKING: Final = message.append(b"", IDENTITY, b"")
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """What became of the request: a consumer that starts behind `delivered_seq`, or an error."""
+    """The outcome of the request: a consumer that starts behind `delivered_seq`, or an error."""
 
     consumer: str = ""
     delivered_seq: int = 0
@@ -47,7 +47,7 @@ class Answer:
 
 
 def api_prefix(source: StreamSource) -> str:
-    """Where the API of the origin's server is."""
+    """The prefix of the API of the origin's server."""
     external = source.external
     return external.api if external is not None and external.api else API_PREFIX
 
@@ -75,7 +75,7 @@ def delete_subject(source: StreamSource, consumer: str) -> bytes:
 
 
 def deliver_subject(source: StreamSource, stream: str, token: str, *, letter: str) -> bytes:
-    """Where messages are to come; `letter` is M for a mirror and S for a source."""
+    """The subject for messages to come; `letter` is M for a mirror and S for a source."""
     external = source.external
     if external is not None and external.deliver:
         return f"{external.deliver}.{stream}.{token}".encode()

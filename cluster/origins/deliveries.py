@@ -1,4 +1,4 @@
-"""What arrives from an origin's consumer: messages in the order of its sequence, and its statuses. Pure.
+"""Deliveries of an origin's consumer: messages in the order of its sequence, and its statuses. Pure.
 
 The consumer numbers what it delivers. A number that is missing, or comes again for another message, means that
 something was lost on the way: these deliveries are broken, and another consumer has to start behind the last message
@@ -37,7 +37,7 @@ class Arrived(NamedTuple):
 
 
 class AckNumbers(NamedTuple):
-    """What the reply subject of a delivery says."""
+    """The numbers in the reply subject of a delivery."""
 
     stream_seq: int
     consumer_seq: int
@@ -80,7 +80,7 @@ class Deliveries:
         return Arrived(numbers.stream_seq, numbers.ts_ns, captured.subject, hdr, captured.payload, captured.reply)
 
     def stored_hdr(self) -> bytes:
-        """What an answer to flow control says: the origin's sequences up to which everything is taken care of."""
+        """An answer to flow control: the origin's sequences up to which everything is taken care of."""
         hdr = message.append(b"", message.LAST_CONSUMER, b"%d" % self.consumer_seq)
         return message.append(hdr, message.LAST_STREAM, b"%d" % self.last_seq)
 
@@ -99,7 +99,7 @@ class Deliveries:
 
 
 def numbers_of(reply: bytes) -> AckNumbers | None:
-    """What an ack subject says; None for another subject."""
+    """The numbers in an ack subject; None for another subject."""
     parts = reply.split(b".")
     if not reply.startswith(ACK_PREFIX):
         return None

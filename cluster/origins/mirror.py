@@ -1,4 +1,4 @@
-"""Where a mirror's messages go: into its log under their own sequences and times.
+"""The way of a mirror's messages: into its log under their own sequences and times.
 
 A mirror's position is its last sequence: sequences that the origin does not have, or that the filter leaves out, are
 skipped by entries of the log. Nothing is judged: a mirror de-duplicates nothing, and its limits remove the oldest.

@@ -155,7 +155,7 @@ class Origins:
         return OriginReader(self._site, origin, intake, stream=stream, letter="S", metadata=metadata)
 
     def _metadata(self, kind: str, stream: str) -> dict[str, str]:
-        """What the consumer says of who reads."""
+        """The consumer's metadata about its reader."""
         found = {f"_nats.{kind}.acc": self._site.account, f"_nats.{kind}.stream": stream}
         return {**found, f"_nats.{kind}.domain": self._site.domain} if self._site.domain else found
 

@@ -47,7 +47,7 @@ EARLY_BATCHES_MAX: Final = 1024  # that come before the answer: at most the cons
 
 
 class Intake(Protocol):
-    """Where the messages of an origin go: into the log of the stream that this replica leads."""
+    """The way of an origin's messages: into the log of the stream that this replica leads."""
 
     @property
     def position(self) -> int:
@@ -73,7 +73,7 @@ class Intake(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class OriginStatus:
-    """What stream info says of an origin. `active_ns` is the time since it was last heard of, -1 for never."""
+    """The part of stream info about an origin. `active_ns` is the time since it was last heard of, -1 for never."""
 
     lag: int
     active_ns: int

@@ -1,4 +1,4 @@
-"""Where the messages of one source go: through the admission of the stream, among what clients publish.
+"""The way of one source's messages: through the admission of the stream, among what clients publish.
 
 Each copy names its origin in a header (`source_header`), from which applying notes the position. So the position is
 changed by the entry that stores the message. What the stream does not want (a repetition by its id, a message that is
@@ -36,7 +36,7 @@ class Admitting(Protocol):
 
     @property
     def next_seq(self) -> int:
-        """What the next message gets."""
+        """The sequence of the next message."""
 
     def admit_copies(self, batch: bytes) -> tuple[int, ApiError | None]:
         """Judge and propose capture records in this turn; returns how many are passed over at the end.

@@ -1,4 +1,4 @@
-"""What an origin's messages are stored as: under which subjects, with which headers.
+"""The form in which an origin's messages are stored: under which subjects, with which headers.
 
 Pure: what `random` draws is handed in.
 """
@@ -61,7 +61,7 @@ class SubjectChanges:
         return bool(self._transforms) or self._then is not None
 
     def of(self, subject: bytes) -> bytes:
-        """What a subject becomes."""
+        """The subject that one becomes."""
         found = self._remembered.get(subject)
         if found is not None:
             return found

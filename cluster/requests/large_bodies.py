@@ -19,7 +19,7 @@ _one_at_a_time: Final = trio.CapacityLimiter(1)  # several would only wait for t
 
 
 async def worked_on(body: bytes, work: Callable[[], T]) -> T:
-    """What this work on the body gives; it raises what the work raises."""
+    """The result of this work on the body; it raises what the work raises."""
     if len(body) <= IN_TURN_BYTES_MAX:
         return work()
     return await trio.to_thread.run_sync(work, limiter=_one_at_a_time)

@@ -1,4 +1,4 @@
-"""Who owns it, as far as this node knows: the meta leader what exists, a stream's leader what is in the stream.
+"""The owner, as far as this node knows: the meta leader what exists, a stream's leader what is in the stream.
 
 `locate` guesses, for a request that is looking for its owner; a guess that is wrong costs a "moved". `leading`,
 `leading_meta` and `require_meta` decide: what they let through is carried out here, and Moved is raised before
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True)
 class LeaderElsewhere:
-    """Who leads a stream, and since this node's replica follows it, in which term; 0 where there is no replica."""
+    """The leader of a stream, and since this node's replica follows it, in which term; 0 where there is no replica."""
 
     node: NodeId
     incarnation: int

@@ -1,4 +1,4 @@
-"""Who may be a member of a stream's group or of the meta group: asked for by this node, and answered to others.
+"""The members of a stream's group or of the meta group: asked for by this node, and answered to others.
 
 A node without memory of a group asks to be admitted (raft/recovery/joining.py). Here is what the cluster says to that:
 whom the table wants in a group, what follows an admission, and what this node has to know before it asks itself.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class GroupMembers:
-    """What `Joining` asks and tells about the groups that this node leads."""
+    """Questions and reports of `Joining` about the groups that this node leads."""
 
     directory: ReplicaDirectory[StreamReplica]
     leader_duties: LeaderDuties

@@ -1,4 +1,4 @@
-"""What the API asks of the cluster: create, change, find, list and delete streams, wherever it was asked.
+"""Requests of the API to the cluster: create, change, find, list and delete streams, wherever it was asked.
 
 A request enters at any node and is carried out by its owner: the meta leader for what exists, a stream's leader for
 what is in it (`forward`). The methods here run on the owner and raise Moved when this node is not the owner (any more),
@@ -216,7 +216,7 @@ class ClusterService:
         await self._releases.server_gone(node_id)
 
     def identity_of(self, account: str, stream: str) -> str:
-        """What tells a stream from an earlier one of its name; empty when this node knows of none."""
+        """The mark that tells a stream from an earlier one of its name; empty when this node knows of none."""
         row = self._machine.table.get(StreamKey(account, stream))
         return "" if row is None else row.group_id.rpartition("-")[2]
 

@@ -1,4 +1,4 @@
-"""What this node carries out of the requests that reach it: here, or forwarded by another node.
+"""The requests that this node carries out: here, or forwarded by another node.
 
 Those who answer register their subjects when they are made, as with `Mesh.serve`; the API (api/jetstream/gateway.py)
 takes all others. The registry stands below both the forwarder and those who answer with its help.

@@ -1,4 +1,4 @@
-"""What an account with limits by tier uses in each: as in usage.py, by the number of replicas of its streams.
+"""The usage of an account with limits by tier, in each: as in usage.py, by the number of replicas of its streams.
 
 A stream counts in the tier of its replicas, a consumer in that of its own, where it says how many it wants.
 """

@@ -1,4 +1,4 @@
-"""What an account uses: each node sums up its own replicas, and the node that is asked adds the sums of all."""
+"""The usage of an account: each node sums up its own replicas, and the node that is asked adds the sums of all."""
 
 from __future__ import annotations
 

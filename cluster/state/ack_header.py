@@ -1,4 +1,4 @@
-"""What a message says that was published with an ack: which delivery it acknowledges, in the same entry."""
+"""The header of a message that was published with an ack: which delivery it acknowledges, in the same entry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def with_ack(hdr: bytes, consumer: bytes, stream_seq: int, count: int) -> bytes:
 
 
 def acked_in(hdr: bytes) -> Acked | None:
-    """What a message with the flag for it does in its entry; None where the header says nothing."""
+    """The ack of a message with the flag for it, in its entry; None where the header says nothing."""
     name, _, rest = (message.get(hdr, ACKED) or b"").partition(b" ")
     seq = parse_seq(rest.partition(b" ")[0])
     return Acked(name.decode(errors="replace"), Runs((seq,))) if 0 < seq < SEQ_END else None

@@ -25,7 +25,7 @@ class StreamKey(NamedTuple):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Former:
-    """Where a stream was, and what its config said of that, before a change of its peers that is not complete."""
+    """The place of a stream, and what its config said of that, before a change of its peers that is not complete."""
 
     peers: tuple[NodeId, ...]
     replicas: int

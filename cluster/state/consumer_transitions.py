@@ -75,7 +75,7 @@ TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
 
 @attrs.frozen(slots=True)
 class Start:
-    """Where a consumer begins, judged on the state at its creation."""
+    """The beginning of a consumer, judged on the state at its creation."""
 
     seq: int
     initial: tuple[int, ...] = ()

@@ -42,7 +42,7 @@ class Digests:
 
 
 class Replicated(Protocol):
-    """What a digest is made of: a stream's replicated state (cluster/state/machine.py)."""
+    """The parts of a digest: a stream's replicated state (cluster/state/machine.py)."""
 
     store: StreamStore
     consumers: dict[str, ConsumerState]

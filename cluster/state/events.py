@@ -1,4 +1,4 @@
-"""Who wants to know what applying has changed. Pure."""
+"""Listeners to what applying has changed. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StreamEvents(Protocol):
-    """Who wants to know what applying has changed: the replica around the machine."""
+    """A listener to what applying has changed: the replica around the machine."""
 
     def config_changed(self, config: StreamConfig) -> None:
         """A configuration took effect."""

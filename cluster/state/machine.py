@@ -1,4 +1,4 @@
-"""What a committed entry of a stream's log means: the stream's state, and that of all its consumers.
+"""The meaning of a committed entry of a stream's log: the stream's state, and that of all its consumers.
 
 One deterministic state machine over one log. Everything that changes a replica is an entry: messages, removals,
 configuration, and the life of consumers; what retention removes follows from applied state alone. So all replicas hold
@@ -334,7 +334,7 @@ class StreamMachine:
 
     @property
     def interest(self) -> Interest:
-        """Who wants which messages, of a stream with interest retention."""
+        """The consumers that want each message, of a stream with interest retention."""
         if self._interest is None:
             self._interest = Interest(self.consumers, self.store)
         return self._interest
@@ -407,7 +407,7 @@ class StreamMachine:
 
     @property
     def stored_bytes(self) -> int:
-        """What counts against max_bytes."""
+        """The bytes that count against max_bytes."""
         return self.store.message_bytes_total
 
     @property
@@ -422,7 +422,7 @@ class StreamMachine:
 
     @property
     def next_seq(self) -> int:
-        """What the next message gets."""
+        """The sequence of the next message."""
         return self.store.next_seq
 
     @property

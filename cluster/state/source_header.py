@@ -40,7 +40,7 @@ class SourcePosition:
 
 
 def key_of(source: StreamSource) -> bytes:
-    """What the positions of this source are kept under; another filter or transform is another source."""
+    """The key of this source's positions; another filter or transform is another source."""
     return b"%s %s %s" % _key_parts(source)
 
 

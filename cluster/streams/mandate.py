@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Evidence:
-    """What is known at one moment. The member's freshness is known by itself."""
+    """The evidence of one moment. The member's freshness is known by itself."""
 
     is_row_current: bool
     is_sound: bool
@@ -36,7 +36,7 @@ class Evidence:
 
 @attrs.frozen(kw_only=True, slots=True)
 class MandateStatistics:
-    """What a replica may do, and else why not."""
+    """The rights of a replica, and else why it has none."""
 
     may_lead: bool
     may_read: bool
@@ -69,7 +69,7 @@ class Mandate:
         return self.may_lead and now_ns <= self._freshness.until_ns
 
     def statistics(self, now_ns: int) -> MandateStatistics:
-        """What is allowed, and the first reason for what is not."""
+        """The rights, and the first reason for those that are missing."""
         may_read, evidence = self.may_read(now_ns), self._evidence
         why_not = ""
         if not evidence.is_sound:

@@ -1,4 +1,4 @@
-"""What a stream's leader takes for now: the times of its messages, and what their ages are measured against. Pure.
+"""The present time of a stream's leader: the times of its messages, and what their ages are measured against. Pure.
 
 It is the node's clock, and never before the last time in the log. A log may be ahead of all clocks (all nodes started
 while the walls were wrong, and they were set right since). Then the time goes on from the last message as it passes, so
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class PassingClock(Protocol):
-    """What is needed of the node's clock (store/model/steady.py)."""
+    """The node's clock as it is needed here (store/model/steady.py)."""
 
     def unix_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""

@@ -55,7 +55,7 @@ GONE_PERCENT_MIN: Final = 25  # of a block's messages, before it is looked at cl
 
 
 class CompactedReplica(Protocol):
-    """What of a StreamReplica is used."""
+    """The used part of a StreamReplica."""
 
     machine: StreamMachine
 
@@ -83,7 +83,7 @@ class CompactorStatistics:
 
 @attrs.define(eq=False)
 class _Work:
-    """What is known of one log."""
+    """The compactor's knowledge of one log."""
 
     plans: list[Plan] = attrs.Factory(list)
     examined: dict[int, int] = attrs.Factory(dict)  # block -> its live messages when it was looked at

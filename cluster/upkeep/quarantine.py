@@ -39,7 +39,7 @@ GROUPS_LOOK_NS: Final = 3600 * NS_PER_S
 
 @attrs.frozen(kw_only=True, slots=True)
 class GroupHere:
-    """What a group is on this node now. `is_whole`: it runs here, undamaged, with all that is committed."""
+    """The state of a group on this node now. `is_whole`: it runs here, undamaged, with all that is committed."""
 
     is_assigned: bool
     is_whole: bool = False
@@ -48,7 +48,7 @@ class GroupHere:
 
 @attrs.frozen(kw_only=True, slots=True)
 class QuarantineStatistics:
-    """What is kept now, as of the last look; and how much was removed in this process."""
+    """The copies that are kept now, as of the last look; and how much was removed in this process."""
 
     copies: int
     bytes: int

@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 
 @attrs.define
 class _Trouble:
-    """What is known of a group that has failed. `failed_ns` is None while it runs."""
+    """The history of a group that has failed. `failed_ns` is None while it runs."""
 
     attempts: int = 0
     failed_ns: int | None = None

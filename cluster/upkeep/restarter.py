@@ -35,7 +35,7 @@ LOOK_S: Final = 0.5  # 10,000 groups are looked through in a few milliseconds
 
 
 class Reopener(Protocol):
-    """Who ends and starts groups: `ClusterNode`, for the meta group and for replicas."""
+    """The part that ends and starts groups: `ClusterNode`, for the meta group and for replicas."""
 
     def __call__(self, swap: Swap) -> Awaitable[None]:
         """End the group, start it over the other log: see raft/recovery/swap.py. Raises StoreError or OSError."""

@@ -1,4 +1,4 @@
-"""What looks after a node's replicas without being asked, for as long as the node runs.
+"""The tasks that look after a node's replicas without being asked, for as long as the node runs.
 
 The scrubber reads everything at rest, the comparer compares replicas, the restarter opens again what a disk has
 stopped, the compactor rewrites blocks that are mostly dead, leader balancing hands over what is led while there is no

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster say to each other in calls, one module for each protocol (see raft/mesh/messages.py).
+"""The messages of calls between the nodes of a cluster, one module for each protocol (see raft/mesh/messages.py).
 
 A message is frozen and is checked before it exists. Nothing here sends, waits or decides.
 """

@@ -31,6 +31,6 @@ class PlacesTaken(Message):
 @protocol("what a node has of accounts", bytes_max=BYTES_MAX)
 @attrs.frozen(kw_only=True, slots=True)
 class AccountPlaces(Message):
-    """The accounts of which a node has another number now. What was said of the others still holds."""
+    """The accounts of which a node has another number now. All that was said of the others still holds."""
 
     accounts: tuple[PlacesTaken, ...] = attrs.field(metadata=list_of(message_of(PlacesTaken), ACCOUNTS_MAX))

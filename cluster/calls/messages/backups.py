@@ -1,4 +1,4 @@
-"""What the node that restores a stream asks of others (cluster/requests/backup_transfers.py); JSON, but for the steps.
+"""Questions of a node that restores a stream to others (cluster/requests/backup_transfers.py); JSON, but for steps.
 
     backup.free:   the configuration, judged as a client's -> the one that would be kept
     backup.create: the marked configuration, likewise -> CreatedAnswer
@@ -76,7 +76,7 @@ class Refusal(Message):
 
 @attrs.frozen(kw_only=True, slots=True)
 class BackupAnswer:
-    """What was asked for, as its own message says, or why not."""
+    """The archive, as its own message says, or why not."""
 
     body: bytes = b"null"  # JSON
     refusal: Refusal | None = None

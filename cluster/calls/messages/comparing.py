@@ -1,4 +1,4 @@
-"""What the members of a stream's group ask each other to compare their replicas (cluster/upkeep/comparer.py).
+"""Questions between the members of a stream's group that compare their replicas (cluster/upkeep/comparer.py).
 
 stream.digest: DigestQuestion -> DigestAnswer        stream.mend:  MendQuestion -> nothing
 stream.detail: DetailQuestion -> DetailAnswer        stream.state: StateQuestion -> StateAnswer

@@ -24,7 +24,7 @@ SUBJECT_BYTES_MAX: Final = 65_535  # of a capture record; a stream's name was cu
 
 
 class Owner(enum.Enum):
-    """Who may carry out a request."""
+    """The nodes that may carry out a request."""
 
     META = "meta"  # the leader of the meta group
     STREAM = "stream"  # the leader of the stream's group
@@ -58,7 +58,7 @@ class RelayedRequest(Message):
 
 
 class ForwardStatus(enum.Enum):
-    """What came of a forwarded request; the first byte of its answer."""
+    """The outcome of a forwarded request; the first byte of its answer."""
 
     DONE = b"\x00"
     MOVED = b"\x01"  # not carried out

@@ -1,4 +1,4 @@
-"""What nodes ask each other about the table and the streams in it (cluster/requests/inquiries.py).
+"""Questions between nodes about the table and the streams in it (cluster/requests/inquiries.py).
 
 stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
 meta.index:      MetaStateQuestion -> MetaState                      meta.caught-up: MetaIndex -> nothing
@@ -103,6 +103,6 @@ class ReadIndexQuestion(Message):
 @protocol("a read index", bytes_max=16)
 @attrs.frozen(kw_only=True, slots=True)
 class ReadIndex(Message):
-    """What a replica has to have applied to have all that was committed when this was asked."""
+    """The index that a replica has to have applied to have all that was committed when this was asked."""
 
     index: int = attrs.field(metadata=number())

@@ -1,4 +1,4 @@
-"""What a node asks for a message on a subject of a template (cluster/requests/template_publishes.py).
+"""The question of a node for a message on a subject of a template (cluster/requests/template_publishes.py).
 
 template.stream:  the subject -> TemplateStreamAnswer     template.publish: captured messages -> nothing
 template.followed: MetaIndex -> nothing

@@ -39,7 +39,7 @@ class UsageQuestion:
 @protocol("a node's usage", bytes_max=64)
 @attrs.frozen(kw_only=True, slots=True)
 class NodeUsage(Message):
-    """What a node's replicas hold in bytes, the consumers of streams it leads, the API requests it answered."""
+    """The bytes that a node's replicas hold, the consumers of streams it leads, the API requests it answered."""
 
     memory: int = attrs.field(default=0, metadata=number())
     storage: int = attrs.field(default=0, metadata=number())
@@ -51,7 +51,7 @@ class NodeUsage(Message):
 @protocol("what a node holds of streams of so many replicas", bytes_max=64)
 @attrs.frozen(kw_only=True, slots=True)
 class TierShare(Message):
-    """What replicas of streams with `replicas` hold in bytes, and the consumers with as many of streams it leads."""
+    """The bytes that replicas of streams with `replicas` hold, and the consumers with as many of streams it leads."""
 
     replicas: int = attrs.field(metadata=number(1, REPLICAS_MAX))
     memory: int = attrs.field(default=0, metadata=number())
@@ -62,6 +62,6 @@ class TierShare(Message):
 @protocol("a node's usage by tier", bytes_max=REPLICAS_MAX * 64)
 @attrs.frozen(kw_only=True, slots=True)
 class NodeTiers(Message):
-    """What a node's replicas hold, by the number of replicas of their streams."""
+    """The holdings of a node's replicas, by the number of replicas of their streams."""
 
     shares: tuple[TierShare, ...] = attrs.field(metadata=list_of(message_of(TierShare), REPLICAS_MAX))

@@ -31,7 +31,7 @@ CALLED: Final = PUBLISH.decode()
 
 @attrs.frozen(slots=True)
 class AdmittedAck:
-    """What came of it, and what is to be proposed and answered."""
+    """The outcome, and what is to be proposed and answered."""
 
     outcome: AckOutcome
     admitted: Admitted

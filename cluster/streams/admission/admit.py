@@ -223,7 +223,7 @@ class PublishAdmission:
 
     @property
     def next_seq(self) -> int:
-        """What the next message gets."""
+        """The sequence of the next message."""
         return self._next_seq
 
     def skip_to(self, seq: int) -> None:
@@ -254,7 +254,7 @@ class PublishAdmission:
         return Publish(records=records, last_msg_id_before=self.last_msg_id)
 
     def close(self, turn: Turn) -> None:
-        """What the turn has taken is complete: it is to be proposed."""
+        """The publish that the turn has taken is complete: it is to be proposed."""
         publish, turn.open = turn.open, None
         if publish is not None and publish.records.count:
             self._enlist(publish)
@@ -473,7 +473,7 @@ class PublishAdmission:
         return self._applied.count_for(subject) + sum(one.records.count_of(subject) for one in self._in_flight)
 
     def bytes_before(self, subject: bytes) -> int:
-        """What the messages of one subject, applied or in flight, count against a limit of its bytes."""
+        """The bytes that the messages of one subject, applied or in flight, count against a limit of its bytes."""
         return self._applied.bytes_for(subject) + sum(one.records.bytes_of(subject) for one in self._in_flight)
 
     def held_before(self) -> tuple[int, int]:
@@ -482,5 +482,5 @@ class PublishAdmission:
         return applied.messages + self._in_flight_messages, applied.stored_bytes + self._in_flight_stored
 
     def message_bytes(self, message: Candidate) -> int:
-        """What a message will count against max_bytes."""
+        """The bytes that a message will count against max_bytes."""
         return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)

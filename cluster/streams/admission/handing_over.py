@@ -59,7 +59,7 @@ FENCE_S: Final = 0.2  # a node that gives no sign may have sent something that g
 
 
 class HandingGroup(Protocol):
-    """What this needs to know of a stream's group."""
+    """A stream's group as handing over needs it."""
 
     @property
     def group_id(self) -> GroupId:
@@ -79,7 +79,7 @@ class HandingGroup(Protocol):
 
     @property
     def core(self) -> Engine:
-        """Who handed over to whom."""
+        """The engine: it knows the handovers."""
 
 
 def newest_before(group: HandingGroup) -> int | None:
@@ -90,7 +90,7 @@ def newest_before(group: HandingGroup) -> int | None:
 
 
 class HeldPublishes:
-    """What one leader has captured and not admitted. Beyond HELD_BYTES_MAX it is dropped, and gets no answer."""
+    """Messages that a leader has captured and not admitted; beyond HELD_BYTES_MAX they are dropped, unanswered."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -121,7 +121,7 @@ def _is_for_trace_only(origin: int) -> bool:
 
 @attrs.define(eq=False, kw_only=True)
 class Left:
-    """What a leader leaves behind, for a while. `term` is the one that it led in."""
+    """The messages that a leader leaves behind, for a while. `term` is the one that it led in."""
 
     term: int
     held: HeldPublishes = attrs.field(factory=HeldPublishes)
@@ -163,7 +163,7 @@ class LeftSink(Left):
 
 @attrs.define(eq=False, kw_only=True)
 class ExpectedHeld(Left):
-    """What a leader that hands over has asked the one before it for: it captures nothing, and gives what it gets."""
+    """Messages for which a leader that hands over has asked the one before it: it captures none, and gives these on."""
 
     arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -204,7 +204,7 @@ class Handovers:
         left.keep_until(self._timers, self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
 
     def take_back(self, group: HandingGroup, *, newest_before: int | None) -> bytes:
-        """What is held, for this node leads again, and no other has fetched it.
+        """The held messages, for this node leads again, and no other has fetched it.
 
         `newest_before` is the term of the newest entry from before. When it is a term in between, or is not known,
         another member led that found this one silent, and may have stored the same messages: they are dropped.

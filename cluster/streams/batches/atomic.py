@@ -167,7 +167,7 @@ class AtomicBatches:
     def _continued(
         self, batch_id: bytes, batch: _Batch, seq: int, headers: Mapping[bytes, bytes], record: bytes
     ) -> Step:
-        """What becomes of a batch, and of the message that claims to be its next."""
+        """The fate of a batch, and of the message that claims to be its next."""
         refused = _why_refused(batch, seq, headers, len(record), self._room.limits)
         if refused is not None:
             return refused

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StreamBefore(Protocol):
-    """What is asked of the stream: as applied, and with everything in flight."""
+    """Questions about the stream: as applied, and with everything in flight."""
 
     def last_seq_before(self, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern."""
@@ -45,7 +45,7 @@ class StreamBefore(Protocol):
         """Messages, and their bytes as they count against max_bytes."""
 
     def message_bytes(self, message: Candidate) -> int:
-        """What a message will count against max_bytes."""
+        """The bytes that a message will count against max_bytes."""
 
     def duplicate_of(self, message: Candidate) -> Known | None:
         """The first copy of a message with an id, among the messages of the open publish too."""

@@ -17,7 +17,7 @@ FAST_PER_SERVER_MAX: Final = 50_000
 
 @attrs.define(eq=False)
 class BatchRoom:
-    """What the batches of all streams that a server leads take now, and what atomic ones may."""
+    """The bytes that batches of all streams that a server leads take now, and that atomic ones may."""
 
     limits: BatchLimits = attrs.Factory(BatchLimits)
     atomic: int = 0

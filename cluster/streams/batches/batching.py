@@ -211,7 +211,7 @@ class Batching:
         return end
 
     def _placed(self, message: Candidate) -> Place | ApiError:
-        """Where the message is in which batch, or why it is not taken."""
+        """The place of the message in its batch, or why it is not taken."""
         try:
             check_shape(message, self._config)
             check_not_in_batch(message.hdr, self._config)
@@ -240,7 +240,7 @@ class Batching:
         return []
 
     def committed(self, publish: Publish) -> bytes:
-        """What is answered to the messages of fast batches in it, as a batch for `Outbox.send_batch`."""
+        """The answers to the messages of fast batches in it, as a batch for `Outbox.send_batch`."""
         return b"".join(
             encode_capture(reply, payload=answer)
             for one in publish.in_fast

@@ -41,7 +41,7 @@ SEQ_DIGITS_MAX: Final = 19
 
 @attrs.frozen(slots=True)
 class Place:
-    """What a reply subject says: `<inbox>.<id>.<flow>.<ok|fail>.<sequence>.<operation>.$FI`."""
+    """The parts of a reply subject: `<inbox>.<id>.<flow>.<ok|fail>.<sequence>.<operation>.$FI`."""
 
     batch_id: bytes
     flow: int  # messages between two acks, at most
@@ -73,7 +73,7 @@ def _flow(text: bytes) -> int:
 
 @attrs.frozen(slots=True)
 class FastStep:
-    """What is answered to the message's reply subject, and whether the message is to be judged and stored."""
+    """The answer to the message's reply subject, and whether the message is to be judged and stored."""
 
     answers: list[bytes] = attrs.Factory(list)
     goes_on: bool = False

@@ -60,7 +60,7 @@ def read_chain(machine: StreamMachine, size: int) -> ChainReading:
 
 
 class ChainReading:
-    """What is asked of one chain at one size. Methods raise ApiError: 10003, 10037 or 10051."""
+    """Questions about one chain at one size. Methods raise ApiError: 10003, 10037 or 10051."""
 
     def __init__(self, chain: Chain, store: StreamStore, size: int, state: StreamState) -> None:
         self._chain = chain

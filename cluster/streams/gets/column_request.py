@@ -1,4 +1,4 @@
-"""What a direct get that is to be answered in columns says. Pure.
+"""The request of a direct get that is to be answered in columns. Pure.
 
 A reader that takes columns sends `Accept: application/vnd.jetraft.columns.v1` with a batch direct get. Servers that do
 not know this header answer in rows. The object `columns` in the body is for answers in columns only:

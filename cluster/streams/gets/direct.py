@@ -86,7 +86,7 @@ NO_RESPONDERS: Final = message.status(503)  # as the server says where there is 
 
 
 class Taken(Protocol):
-    """What a replica has taken as the leader, and not applied yet."""
+    """The messages that a replica has taken as the leader, and not applied yet."""
 
     @property
     def is_settled(self) -> bool:
@@ -540,7 +540,7 @@ class DirectGets:
 
 
 def _batch_of(reply: bytes, request: DirectRequest, seqs: Sequence[int], up_to_seq: int) -> BatchGet:
-    """What is to be served of many last messages. Raises RefusedError when there are too many, or none."""
+    """The last messages to be served. Raises RefusedError when there are too many, or none."""
     if len(seqs) > MULTI_LAST_MAX:
         raise RefusedError(TOO_MANY)
     if not seqs:

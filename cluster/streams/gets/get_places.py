@@ -15,7 +15,7 @@ ELSEWHERE: Final = 0  # the origin of a request that came from another node
 
 
 class GetPlaces:
-    """Who has how many of the places of one replica."""
+    """The places of one replica, and how many of them each client has."""
 
     __slots__ = ("_bytes", "_count", "_of_client")
 

@@ -1,4 +1,4 @@
-"""What a direct get asks of the replica that answers it. Pure.
+"""The wishes of a direct get to the replica that answers it. Pure.
 
 It has to be as far as a sequence, or to have all that is committed. Both can be said in headers, for requests whose
 subject says it all, and in the body.
@@ -40,7 +40,7 @@ NO_WISH: Final = ReadWish()
 
 
 def wish_of(hdr: bytes, payload: bytes) -> ReadWish:
-    """What a request asks for; the body wins. Raises RefusedError when it asks for what there is not."""
+    """The wishes of a request; the body wins. Raises RefusedError when it asks for what there is not."""
     # `find` costs a third of `in`, and most requests wish for nothing.
     is_in_body = bool(payload) and (payload.find(MIN_SEQ_FIELD) >= 0 or payload.find(CONSISTENCY_FIELD) >= 0)
     if not is_in_body and (not hdr or hdr.find(OF_EXTENSIONS) < 0):

@@ -110,7 +110,7 @@ def check_size(hdr_len: int, payload_len: int, config: StreamConfig) -> None:
 
 
 def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamConfig) -> None:
-    """What the headers ask for is served and allowed here, and it is this stream that they mean."""
+    """Check that the wishes of the headers are served and allowed here, and that they mean this stream."""
     expected = headers.get(b"Nats-Expected-Stream")
     if expected and expected != stream:
         raise PublishRefused(errors.STREAM_NOT_MATCH.with_values())

@@ -74,7 +74,7 @@ class Known:
 
 @attrs.frozen(kw_only=True, slots=True)
 class TraceOutcome:
-    """What was decided about a traced message; the number is that of its trace in this turn."""
+    """The decision about a traced message; the number is that of its trace in this turn."""
 
     number: int
     subject: str = ""
@@ -92,7 +92,7 @@ class Abandoned:
 
 @attrs.define(eq=False)
 class Admitted:
-    """What came of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
+    """The outcome of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
 
     publishes: list[Publish]
     answers: list[bytes]  # capture records for `Outbox.send_batch`
@@ -103,7 +103,7 @@ class Admitted:
 
 @attrs.define(eq=False)
 class Turn:
-    """What becomes of a captured batch: the publish that takes records, and what is finished."""
+    """The outcome of a captured batch in the making: the publish that takes records, and what is finished."""
 
     admitted: Admitted
     open: Publish | None = None
@@ -123,7 +123,7 @@ class Turn:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AdmittedCopies:
-    """What came of copies. `left`: how many at the end are passed over, or when it is `full`, not judged."""
+    """The outcome of copies. `left`: how many at the end are passed over, or when it is `full`, not judged."""
 
     admitted: Admitted
     left: int

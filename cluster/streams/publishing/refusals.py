@@ -1,4 +1,4 @@
-"""What publishers are answered by admission itself: refusals of a whole batch, and repeats of what the stream has."""
+"""Answers of admission itself to publishers: refusals of a whole batch, and repeats of what the stream has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trace of a message says when a stream does not take it: nats-server's own errors, in its words. Pure."""
+"""The trace of a message that a stream does not take: nats-server's own errors, in its words. Pure."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ REMOVALS_MAX: Final = 10_000  # named in one entry
 
 @attrs.frozen(kw_only=True, slots=True)
 class Due:
-    """What a round comes to: a command for what just goes, and the subjects and sequences of what leaves a marker."""
+    """The outcome of a round: a command for what just goes, and the subjects and sequences of what leaves a marker."""
 
     removal: commands.StreamCommand | None = None
     replaced: Sequence[tuple[bytes, int]] = ()

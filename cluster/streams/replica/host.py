@@ -1,4 +1,4 @@
-"""Where the replicas of streams live: starts and stops them over logs, throws deleted data away.
+"""The home of the replicas of streams: starts and stops them over logs, throws deleted data away.
 
 How a log is opened, repaired, begun, exchanged and given up is in cluster/replica_logs.py; here is what a stream's row
 says for it, and the logs in memory. A log is begun only where the table is proved to be current
@@ -111,7 +111,7 @@ class StreamHost:
         )
 
     def _others(self, assignment: StreamAssignment, log: FileLog) -> list[NodeId]:
-        """Who else may have what this log has lost: the row says so, if it is current; else the log may know better.
+        """Other nodes that may have what this log has lost: by the row, if it is current; else the log may know better.
 
         Raises UnprovedError when both name no node: a row of the past must not have it given up.
         """

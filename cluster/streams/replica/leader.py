@@ -1,4 +1,4 @@
-"""What only the leader of a stream does, for one term: admits publishes, answers them, expires by age.
+"""The work of the leader of a stream, for one term: admits publishes, answers them, expires by age.
 
 A `StreamLeadership` is made when a replica becomes leader, from replicated state alone, and thrown away when it stops
 being one. So nothing that belongs to a term survives it: no in-flight sequence, no timer, no subscription.
@@ -129,7 +129,7 @@ class StreamLeadership:
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
 
     def _within_rate(self, rate: PublishRate, batch: bytes) -> bytes:
-        """What the stream takes at its rate; the rest is told how long to wait."""
+        """The part that the stream takes at its rate; the rest is told how long to wait."""
         end, wait_ns = rate.take(batch, self._site.clock.mono_ns())
         if end < len(batch):
             self._propose(self.admission.admit(batch[end:], self._stamps.now_ns(), refuse_with=too_fast(wait_ns)))
@@ -262,7 +262,7 @@ class StreamLeadership:
 
     @property
     def next_seq(self) -> int:
-        """What the next message gets."""
+        """The sequence of the next message."""
         return self.admission.next_seq
 
     def admit_copies(self, batch: bytes) -> tuple[int, ApiError | None]:

@@ -24,7 +24,7 @@ TOLD_NS: Final = 10 * NS_PER_S  # lostQuorumAdvInterval: once in this time at mo
 
 
 class LossNews:
-    """What one replica of a stream has told."""
+    """News that one replica of a stream has told."""
 
     __slots__ = ("_told_ns",)
 

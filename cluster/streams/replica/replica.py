@@ -189,7 +189,7 @@ class StreamReplica:
 
     @property
     def stored_bytes(self) -> int:
-        """What the live messages count."""
+        """The bytes that the live messages count."""
         return self.machine.stored_bytes
 
     @property
@@ -267,7 +267,7 @@ class StreamReplica:
 
     @property
     def duties(self) -> tuple[Callable[[], None], ...]:
-        """What a replica brings about. Each compares what should be with what is, and may be called at any time.
+        """The duties of a replica. Each compares what should be with what is, and may be called at any time.
 
         Events call them when they are due; `reconcile` calls all of them, so that nothing rests on an event.
         """
@@ -331,7 +331,7 @@ class StreamReplica:
 
     @property
     def consumers(self) -> ConsumerFrontend:
-        """What the leader answers about consumers. Raises ApiError on other replicas."""
+        """The leader's answers about consumers. Raises ApiError on other replicas."""
         return self._leading().consumers
 
     async def reset_consumer(self, name: str, seq: int) -> tuple[ConsumerInfo, int] | None:
@@ -620,7 +620,7 @@ class StreamReplica:
             self._proposed_revision = 0
 
     def _config_command(self) -> commands.StreamCommand | None:
-        """What brings the assigned configuration into force; None when it is, or as far as other members know."""
+        """The command for the assigned configuration; None when it is in force, or as far as other members know."""
         row, machine = self.assignment, self.machine
         if (machine.config_revision, machine.config == row.config) >= (row.revision, True):
             return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LastOfSubjects(Protocol):
-    """What a republisher reads of a stream's applied state."""
+    """A stream's applied state as a republisher reads it."""
 
     @property
     def last_seq(self) -> int:

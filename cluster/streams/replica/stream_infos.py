@@ -1,4 +1,4 @@
-"""What STREAM.INFO says of a stream, as one replica knows it; exact on the leader."""
+"""The answer of STREAM.INFO about a stream, as one replica knows it; exact on the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admission reads of a stream's applied state."""
+"""A stream's applied state as admission reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class AppliedState(Protocol):
-    """What admission reads of a stream's applied state."""
+    """A stream's applied state as admission reads it."""
 
     @property
     def messages(self) -> int:
@@ -18,7 +18,7 @@ class AppliedState(Protocol):
 
     @property
     def stored_bytes(self) -> int:
-        """What counts against max_bytes."""
+        """The bytes that count against max_bytes."""
 
     @property
     def num_subjects(self) -> int:
@@ -26,7 +26,7 @@ class AppliedState(Protocol):
 
     @property
     def next_seq(self) -> int:
-        """What the next message gets: above every sequence that may have been given out."""
+        """The sequence of the next message: above every sequence that may have been given out."""
 
     @property
     def last_ts_ns(self) -> int:

@@ -55,7 +55,7 @@ _INCOMPATIBLE: Final = (
 
 
 class LastMessages(Protocol):
-    """What is read of a stream's applied state."""
+    """A stream's applied state as counters read it."""
 
     def last_for(self, pattern: bytes) -> int:
         """The last live sequence whose subject matches, 0 for none."""
@@ -66,7 +66,7 @@ class LastMessages(Protocol):
 
 @attrs.frozen(slots=True)
 class Sum:
-    """What a counter comes to with one message, and how that message is stored."""
+    """The value of a counter with one message, and how that message is stored."""
 
     value: bytes
     hdr: bytes
@@ -103,7 +103,7 @@ class Counters:
         )
 
     def sum_with(self, candidate: Candidate, batch: bytes, start: int) -> Sum:
-        """What the counter comes to with this message, which is at this offset. Raises PublishRefused."""
+        """The value of the counter with this message, which is at this offset. Raises PublishRefused."""
         if candidate.is_copy:
             return self._sum_with_copy(candidate, capture_at(batch, start).payload)
         text = _increment(candidate)
@@ -137,7 +137,7 @@ class Counters:
         self._in_flight[subject] = total, publish
 
     def begin_alone(self) -> None:
-        """What is noted from now on may be taken back: a batch is judged."""
+        """All that is noted from now on may be taken back: a batch is judged."""
         self._replaced = []
 
     def end_alone(self) -> None:
@@ -200,7 +200,7 @@ def _with_sources_of(before: bytes, hdr: bytes) -> bytes:
 
 
 def _sources_in(hdr: bytes) -> dict[str, Any]:
-    """What a header block says of sources: sums by origin and subject. Raises PublishRefused."""
+    """The sources in a header block: sums by origin and subject. Raises PublishRefused."""
     text = message.get(hdr, COUNTER_SOURCES)
     return _object(text) if text else {}
 

@@ -1,4 +1,4 @@
-"""What a message expects of the stream: the last sequence, that of a subject, the last id. Pure."""
+"""Expectations of a message about the stream: the last sequence, that of a subject, the last id. Pure."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class PublishRate:
 
     @classmethod
     def of(cls, config: StreamConfig, before: PublishRate | None = None) -> PublishRate | None:
-        """What the configuration wants, as full as it was `before`; None without a limit."""
+        """The rate of a configuration, as full as it was `before`; None without a limit."""
         wanted = stream_extensions(config)
         if not wanted.rate_msgs_per_s and not wanted.rate_bytes_per_s:
             return None
@@ -44,7 +44,7 @@ class PublishRate:
         return cls(wanted.rate_msgs_per_s, wanted.rate_bytes_per_s, msgs_ns, bytes_ns)
 
     def take(self, batch: bytes, now_ns: int) -> tuple[int, int]:
-        """Where in a capture batch the first message starts that is not taken now, and how long it has to wait.
+        """The offset in a capture batch of the first message that is not taken now, and how long it has to wait.
 
         The end of the batch and 0 when all are taken.
         """

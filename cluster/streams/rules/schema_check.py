@@ -34,7 +34,7 @@ class SchemaCheck:
 
     @classmethod
     def of(cls, config: StreamConfig) -> SchemaCheck | None:
-        """What the configuration wants; None without a schema."""
+        """The check of a configuration; None without a schema."""
         rules = stream_extensions(config).schemas
         return cls(rules) if rules else None
 

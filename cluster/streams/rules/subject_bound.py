@@ -29,7 +29,7 @@ class SubjectBound:
 
     @classmethod
     def of(cls, config: StreamConfig, applied: AppliedState, before: SubjectBound | None) -> SubjectBound | None:
-        """What the configuration wants, knowing what is in flight; None without a limit."""
+        """The bound of a configuration, knowing what is in flight; None without a limit."""
         wanted = stream_extensions(config).max_subjects
         if not wanted:
             return None

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class StreamInFlight(Protocol):
-    """What is asked of the stream, with what is in flight."""
+    """Questions about the stream, with what is in flight."""
 
     def bytes_before(self, subject: bytes) -> int:
         """The bytes of a subject's messages."""
 
     def message_bytes(self, message: Candidate) -> int:
-        """What a message will count."""
+        """The bytes that a message will count."""
 
 
 @attrs.frozen(slots=True)
@@ -40,7 +40,7 @@ class SubjectQuota:
 
     @classmethod
     def of(cls, config: StreamConfig) -> SubjectQuota | None:
-        """What the configuration wants; None without a limit."""
+        """The quota of a configuration; None without a limit."""
         bytes_max = stream_extensions(config).max_bytes_per_subject
         return cls(bytes_max, config.discard_new_per_subject) if bytes_max else None
 

@@ -108,7 +108,7 @@ def is_possible(cron: Cron) -> bool:
 
 @attrs.frozen(slots=True)
 class Occurrence:
-    """What follows a time that was due: the next one, and how that is written; None for a schedule that ends."""
+    """The successor of a time that was due: the next one, and how that is written; None for a schedule that ends."""
 
     due_ns: int
     zone: tzinfo
@@ -131,7 +131,7 @@ def zone_of(name: str) -> tzinfo | None:
 
 @cache
 def zone_folders() -> tuple[str, ...]:
-    """Where ZoneInfo looks: the machine's folders of zones, and that of the package tzdata."""
+    """The folders that ZoneInfo looks in: the machine's folders of zones, and that of the package tzdata."""
     found = find_spec("tzdata")
     of_package = [f"{place}/zoneinfo" for place in (found.submodule_search_locations or ())] if found else []
     return tuple(folder for folder in (*TZPATH, *of_package) if Path(folder).is_dir())
@@ -146,7 +146,7 @@ def first_due_ns(pattern: str, zone: str | None, unix_ns: int) -> int | None:
 
 
 def next_due(pattern: str, zone: str | None, due_ns: int, now_ns: int) -> Occurrence | None:
-    """What follows a time that was due, and is not past; None when nothing does.
+    """The successor of a time that was due, and is not past; None when nothing does.
 
     What has been missed is not made up for: after a pause a schedule is due once, and then goes on from now.
     """

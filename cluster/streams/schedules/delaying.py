@@ -53,7 +53,7 @@ def check_not_in_batch(hdr: bytes, config: StreamConfig) -> None:
 
 
 def waiting_form(found: Captured, *, seq: int, now_ns: int, config: StreamConfig) -> Captured:
-    """What is stored of a message that asks to wait and gets this sequence: itself when it is due already.
+    """The stored form of a message that asks to wait and gets this sequence: itself when it is due already.
 
     Raises PublishRefused.
     """

@@ -140,7 +140,7 @@ class Scheduler:
         self._arm()
 
     def _produced(self, due_ns: int, seq: int, subject: bytes, now_ns: int) -> bytes | None:
-        """What a schedule produces at a time; None when it is another one by now, or gone."""
+        """The message that a schedule produces at a time; None when it is another one by now, or gone."""
         schedule = self._machine.load(seq) if self._is_in_force(due_ns, seq, subject) else None
         if schedule is None or not self._is_last(subject, seq):
             return None
