@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from jetraft.cluster.assembly import Stored, assemble
-from jetraft.cluster.meta.health import ReportedLoss, Seen
+from jetraft.cluster.meta.health import ROWS_PER_STEP, ReportedLoss, Seen
 from jetraft.cluster.node_statistics import NodeStatistics
 from jetraft.cluster.readiness import Readiness
 from jetraft.store.ledger.kept_ages import KeptAges
@@ -20,8 +20,9 @@ from jetraft.store.ledger.kept_ages import KeptAges
 if TYPE_CHECKING:
     from jetraft.cluster.assembly import Parts
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
-    from jetraft.cluster.meta.health import Health
+    from jetraft.cluster.meta.health import Health, Steps
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.group import Group
 
@@ -131,12 +132,21 @@ class ClusterNode:
         """Say whether this node is current, for `/healthz`; without `with_space` a full disk is no reason."""
         return await self._readiness.health(with_space=with_space, meta_only=meta_only)
 
-    def _see(self) -> Seen:
+    def _see(self) -> Steps[Seen]:
         """Gather what health is judged by."""
+        replicas, lost = list(self.directory.replicas()), []
+        for number, (row, replica) in enumerate(replicas, 1):
+            if (loss := _loss_of(replica)) is not None:
+                lost.append((row.key, loss))
+            if number % ROWS_PER_STEP == 0:
+                yield
+        unopened = []
+        for number, row in enumerate(list(self.machine.table.streams.values()), 1):
+            if self._setting.node_id in row.peers and self._is_unopened(row):
+                unopened.append(row.key)
+            if number % ROWS_PER_STEP == 0:
+                yield
         statistics = self.backend.statistics()
-        replicas = self.directory.replicas()
-        open_here = {(row.key, row.incarnation) for row, _ in replicas}
-        assigned = (row for row in self.machine.table.streams.values() if self._setting.node_id in row.peers)
         return Seen(
             clustered=self._setting.cluster_name is not None,
             outside=self.parts.admission.is_outside,
@@ -144,12 +154,20 @@ class ClusterNode:
             is_store_old=self._ports.mesh is not None and self._ports.mesh.ages.is_own_old,
             meta=self.meta_group,
             failed=statistics.failed,
-            unopened=[row.key for row in assigned if (row.key, row.incarnation) not in open_here],
-            replicas=[(row.key, replica.group) for row, replica in replicas],
-            lost=[(row.key, _loss_of(replica)) for row, replica in replicas],
+            unopened=unopened,
+            replicas=((row.key, now.group) for row, _ in replicas if (now := self.directory.get(row.key)) is not None),
+            lost=lost,
             unclaimed=() if self.parts.adoption is None else statistics.orphans,
             is_full=self.parts.space.is_low(self._ports.clock.mono_ns()),
         )
+
+    def _is_unopened(self, row: StreamAssignment) -> bool:
+        """Whether a row of a moment ago still holds, and its replica here is not open."""
+        replica = self.directory.get(row.key)
+        if replica is not None and replica.assignment.incarnation == row.incarnation:
+            return False
+        now = self.machine.table.streams.get(row.key)
+        return now is not None and now.incarnation == row.incarnation and self._setting.node_id in now.peers
 
     @property
     def meta_group(self) -> Group | None:
@@ -185,9 +203,10 @@ class ClusterNode:
         )
 
 
-def _loss_of(replica: StreamReplica) -> ReportedLoss:
+def _loss_of(replica: StreamReplica) -> ReportedLoss | None:
     store = replica.machine.store
-    return ReportedLoss(runs=store.lost(), is_forgotten=bool(store.forgotten_ns and store.forgotten_by_all))
+    runs, is_forgotten = store.lost(), bool(store.forgotten_ns and store.forgotten_by_all)
+    return ReportedLoss(runs=runs, is_forgotten=is_forgotten) if runs or is_forgotten else None
 
 
 def _leads(replica: StreamReplica) -> bool:

@@ -13,18 +13,22 @@ Source: monitor.go, healthz.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import attrs
 
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jetraft.cluster.state.assignment import StreamKey
     from jetraft.store.model.ids import GroupId, NodeId
 
+T = TypeVar("T")
+Steps = Generator[None, None, T]  # between which others are served
+ROWS_PER_STEP: Final = 64  # each some 10 us
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
 GRACE_NS: Final = 3 * NS_PER_S  # a leader is found in 2 s (p99); who was current before is not told off for that
 LOST_RUNS_SHOWN: Final = 5
@@ -82,7 +86,8 @@ class ReportedLoss:
 class Seen:
     """A node's part of the cluster at one moment.
 
-    `failed` are streams whose replica could not be started, `unopened` those that are assigned here and not there yet.
+    `replicas` is gone through once, and gives those that are there then. `failed` are streams whose replica could not
+    be started, `unopened` those that are assigned here and not there yet.
     `unclaimed`: groups with data here of which the stream is unknown.
     `is_full`: the disk has so little room that messages are refused.
     `is_store_old`: other nodes have met a later state of this node's store.
@@ -94,7 +99,7 @@ class Seen:
     meta: GroupFigures | None
     failed: Mapping[StreamKey, str] = attrs.field(factory=dict)
     unopened: Sequence[StreamKey] = ()
-    replicas: Sequence[tuple[StreamKey, GroupFigures]] = ()
+    replicas: Iterable[tuple[StreamKey, GroupFigures]] = ()
     lost: Sequence[tuple[StreamKey, ReportedLoss]] = ()
     unclaimed: Sequence[GroupId] = ()
     is_full: bool = False
@@ -138,15 +143,29 @@ class Judge:
     def __init__(self) -> None:
         self._proofs: dict[StreamKey | None, _Proof] = {}  # None: the meta group
 
-    def assess(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Health:
-        """Judge; `confirmed` says that the meta leader of now has no more than what is applied here."""
-        reason = next(self._reasons(seen, now_ns, confirmed=confirmed), None)
+    def assess(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Steps[Health]:
+        """Judge; `confirmed` says that the meta leader of now has no more than what is applied here.
+
+        A step looks at ROWS_PER_STEP replicas, each as it is then.
+        """
+        here: set[StreamKey | None] = {None}
+        troubles = []
+        for number, (key, group) in enumerate(seen.replicas, 1):
+            here.add(key)
+            if (trouble := self._trouble_of(key, group, now_ns)) is not None:
+                troubles.append((key, trouble))
+            if number % ROWS_PER_STEP == 0:
+                yield
+        self._proofs = {key: proof for key, proof in self._proofs.items() if key in here}
+        reason = next(self._reasons(seen, troubles, now_ns, confirmed=confirmed), None)
         notice = _forgotten([key for key, loss in seen.lost if loss.is_forgotten])
         if reason is None:
             return attrs.evolve(HEALTHY, notice=notice)
         return Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}", notice=notice)
 
-    def _reasons(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
+    def _reasons(
+        self, seen: Seen, troubles: Sequence[tuple[StreamKey, str]], now_ns: int, *, confirmed: bool
+    ) -> Iterator[str]:
         if seen.is_store_old:
             yield STORE_OLD
         if seen.is_removed:
@@ -156,10 +175,7 @@ class Judge:
         yield from self._meta_trouble(seen, now_ns, confirmed=confirmed)
         for key, why in seen.failed.items():
             yield f"stream {_named(key)} could not be recovered: {why}"
-        here = {None, *(key for key, _ in seen.replicas)}
-        self._proofs = {key: proof for key, proof in self._proofs.items() if key in here}
-        troubles = [(key, self._trouble_of(key, group, now_ns)) for key, group in seen.replicas]
-        yield from (f"stream {_named(key)} {trouble}" for key, trouble in troubles if trouble)
+        yield from (f"stream {_named(key)} {trouble}" for key, trouble in troubles)
         yield from (f"stream {_named(key)} is not current: it is not open yet" for key in seen.unopened)
         lost = _losses([(key, loss) for key, loss in seen.lost if loss.runs])
         if lost is not None:

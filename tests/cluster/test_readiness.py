@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from jetraft.cluster.calls.messages.inquiries import MetaState
-from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, Seen
+from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, Seen, Steps
 from jetraft.cluster.meta.table_lease import ASK_S, FRESH_NS, TableLease
 from jetraft.cluster.readiness import VERDICT_NS, Readiness
 from jetraft.cluster.state.assignment import StreamKey
@@ -33,7 +33,8 @@ class Leader:
         self.questions += 1
         return None if self.index is None else MetaState(index=self.index, is_member=True)
 
-    def see(self) -> Seen:
+    def see(self) -> Steps[Seen]:
+        yield
         return Seen(
             clustered=True, outside=False, meta=FINE.meta, replicas=FINE.replicas, failed=self.failed, is_full=self.full
         )

@@ -6,7 +6,17 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, LAG_MAX, Health, Judge, ReportedLoss, Seen
+from jetraft.cluster.meta.health import (
+    GRACE_NS,
+    HEALTHY,
+    LAG_MAX,
+    ROWS_PER_STEP,
+    Health,
+    Judge,
+    ReportedLoss,
+    Seen,
+    Steps,
+)
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.ids import NodeId
 from tests.cluster.meta.makers import ACCOUNT, N1
@@ -33,8 +43,20 @@ FINE = Seen(clustered=True, outside=False, meta=Group(), replicas=[(S, Group())]
 DAMAGED = ReportedLoss(runs=[(1, 1)])
 
 
+def verdict_of(judge: Judge, seen: Seen, now_ns: int, *, confirmed: bool) -> Health:
+    """The verdict, when all steps are run."""
+    found: list[Health] = []
+
+    def steps() -> Steps[None]:
+        found.append((yield from judge.assess(seen, now_ns, confirmed=confirmed)))
+
+    for _ in steps():
+        pass
+    return found[0]
+
+
 def judged(seen: Seen, *, confirmed: bool = True) -> Health:
-    return Judge().assess(seen, NOW_NS, confirmed=confirmed)
+    return verdict_of(Judge(), seen, NOW_NS, confirmed=confirmed)
 
 
 def test_a_node_that_has_applied_everything_is_healthy() -> None:
@@ -106,30 +128,30 @@ def test_a_table_that_the_meta_leader_has_not_confirmed_proves_nothing() -> None
 def test_a_replica_that_is_behind_a_little_is_current_only_once_it_has_been_at_what_its_leader_had() -> None:
     judge, group = Judge(), Group(applied_index=10, behind_entries=5)
     seen = attrs.evolve(FINE, replicas=[(S, group)])
-    assert judge.assess(seen, NOW_NS, confirmed=True) != HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) != HEALTHY
 
     group.applied_index, group.behind_entries = 14, 50
-    assert judge.assess(seen, NOW_NS, confirmed=True) != HEALTHY, "15 was asked for"
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) != HEALTHY, "15 was asked for"
     group.applied_index, group.behind_entries = 15, 50
-    assert judge.assess(seen, NOW_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) == HEALTHY
     group.behind_entries = LAG_MAX + 1
-    assert judge.assess(seen, NOW_NS, confirmed=True) != HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) != HEALTHY
     group.behind_entries = 1
-    assert judge.assess(seen, NOW_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) == HEALTHY
 
 
 def test_an_election_is_no_reason_for_a_node_that_was_current() -> None:
     judge, group, meta = Judge(), Group(), Group()
     seen = attrs.evolve(FINE, meta=meta, replicas=[(S, group)])
-    assert judge.assess(seen, NOW_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) == HEALTHY
 
     for each in (group, meta):
         each.leader, each.behind_entries, each.leader_since_ns = None, None, NOW_NS
-    assert judge.assess(seen, NOW_NS + GRACE_NS, confirmed=True) == HEALTHY
-    assert judge.assess(seen, NOW_NS + GRACE_NS + 1, confirmed=True) != HEALTHY
+    assert verdict_of(judge, seen, NOW_NS + GRACE_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, seen, NOW_NS + GRACE_NS + 1, confirmed=True) != HEALTHY
     for each in (group, meta):
         each.leader, each.behind_entries = N2, 3
-    assert judge.assess(seen, NOW_NS + GRACE_NS + 2, confirmed=True) != HEALTHY, "the proof is over"
+    assert verdict_of(judge, seen, NOW_NS + GRACE_NS + 2, confirmed=True) != HEALTHY, "the proof is over"
 
 
 def test_a_replica_that_was_never_current_has_no_grace() -> None:
@@ -141,16 +163,22 @@ def test_a_replica_that_was_never_current_has_no_grace() -> None:
 def test_a_replica_that_stopped_or_was_demoted_has_no_grace(change: dict[str, Any]) -> None:
     judge, group = Judge(), Group()
     seen = attrs.evolve(FINE, replicas=[(S, group)])
-    assert judge.assess(seen, NOW_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) == HEALTHY
 
     for name, value in change.items():
         setattr(group, name, value)
-    assert judge.assess(seen, NOW_NS, confirmed=True) != HEALTHY
+    assert verdict_of(judge, seen, NOW_NS, confirmed=True) != HEALTHY
 
 
 def test_a_log_that_was_opened_again_has_to_prove_it_again() -> None:
     judge = Judge()
-    assert judge.assess(FINE, NOW_NS, confirmed=True) == HEALTHY
+    assert verdict_of(judge, FINE, NOW_NS, confirmed=True) == HEALTHY
 
     opened = Group(leader=None, behind_entries=None, leader_since_ns=NOW_NS)
-    assert judge.assess(attrs.evolve(FINE, replicas=[(S, opened)]), NOW_NS, confirmed=True) != HEALTHY
+    assert verdict_of(judge, attrs.evolve(FINE, replicas=[(S, opened)]), NOW_NS, confirmed=True) != HEALTHY
+
+
+def test_a_look_at_many_replicas_gives_way() -> None:
+    replicas = [(StreamKey(ACCOUNT, f"S{number}"), FINE.meta) for number in range(10 * ROWS_PER_STEP)]
+    seen = attrs.evolve(FINE, replicas=[(key, group) for key, group in replicas if group is not None])
+    assert len(list(Judge().assess(seen, NOW_NS, confirmed=True))) == 10
