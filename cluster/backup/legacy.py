@@ -32,11 +32,14 @@ from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 TAR_BLOCK: Final = 512
 FILE_BYTES_MAX: Final = 64 << 20  # a block of nats-server has 8 MiB, and a message more at most
-PENDING_MAX: Final = 10_000_000
+PENDING_MAX: Final = 1_000_000  # each some 500 bytes of memory; nats-server's default of max_ack_pending is 1,000
+MEMBERS_PER_STEP: Final = 64  # of a tar: about a millisecond
+RECORDS_PER_STEP: Final = 256  # about a millisecond
+REMOVED_AT_ONCE: Final = 10_000  # sequences of one removal
 
 _NAME: Final = re.compile(rb"meta\.(?:inf|sum)|msgs/(?:(\d+)\.blk|index\.db)|obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
 _RECORD: Final = struct.Struct("<IQqH")
@@ -65,10 +68,11 @@ class TarReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._long_name = b""
+        self._members = 0
         self.ended = False
 
-    def add(self, data: bytes) -> Iterator[File]:
-        """Yield the files that are complete now. Raises CorruptArchiveError."""
+    def add(self, data: bytes) -> Iterator[File | None]:
+        """Yield the files that are complete now, and None behind some members. Raises CorruptArchiveError."""
         self._buffer += data
         while not self.ended and len(self._buffer) >= TAR_BLOCK:
             head = bytes(self._buffer[:TAR_BLOCK])
@@ -89,6 +93,9 @@ class TarReader:
                 yield File(name, content)
             else:
                 raise CorruptArchiveError("only regular files are expected in a snapshot")
+            self._members += 1
+            if self._members % MEMBERS_PER_STEP == 0:
+                yield None
 
 
 def _checked_size(head: bytes) -> int:
@@ -123,16 +130,20 @@ class LegacyContents:
         self._met_stream = False
         self.last_seq = self.last_ts_ns = 0
 
-    def take(self, file: File) -> Iterator[ArchiveEntry | Removal | tuple[bytes, bytes]]:
-        """Yield what a file says; a consumer is its name and the body that this server would have written."""
+    def take(self, file: File) -> Iterator[ArchiveEntry | Removal | tuple[bytes, bytes] | None]:
+        """Yield what a file says, and None for work that says nothing yet.
+
+        A consumer is its name and the body that this server would have written.
+        """
         known = _NAME.fullmatch(file.name)
         if known is None:
             raise CorruptArchiveError(f"unexpected file {file.name[:80]!r}")
         block, consumer, part = known.groups()
         if block is not None:
-            yield from self._messages(_plain_block(file.data), BlockSums(self._stream, int(block)))
+            plain = yield from _plain_block(file.data)
+            yield from self._messages(plain, BlockSums(self._stream, int(block)))
         elif part == b"o.dat":
-            yield consumer, self._consumer(consumer, file.data)
+            yield consumer, (yield from self._consumer(consumer, file.data))
         elif file.name == b"msgs/index.db":
             if not index_holds(self._stream, file.data):
                 raise CorruptArchiveError("a damaged index of messages")
@@ -159,41 +170,63 @@ class LegacyContents:
             if _json(data).get("name") != self._stream:
                 raise CorruptArchiveError("stream name may not be changed during restore")
 
-    def _messages(self, block: memoryview, sums: BlockSums) -> Iterator[ArchiveEntry | Removal]:
-        at, removed = 0, []
+    def _messages(self, block: memoryview, sums: BlockSums) -> Iterator[ArchiveEntry | Removal | None]:
+        at, removed, number = 0, set[int](), 0
         while at < len(block):
-            if at + _RECORD.size > len(block):
-                raise CorruptArchiveError("a damaged message block")
-            length, seq, ts_ns, subject_bytes = _RECORD.unpack_from(block, at)
-            has_hdr, length = bool(length & _HAS_HDR), length & ~_HAS_HDR
-            end, body_at = at + length, at + _RECORD.size + subject_bytes
-            if end > len(block) or body_at + HDR_LENGTH_BYTES * has_hdr > end - SUM_BYTES:
-                raise CorruptArchiveError("a damaged message block")
-            if not sums.holds(block[at:end], subject_bytes, has_hdr=has_hdr):
-                raise CorruptArchiveError(f"the checksum of the message at sequence {seq & _SEQ} is wrong")
-            if seq & _REMOVAL:
-                removed.append(seq & _SEQ)
-                self.last_seq, self.last_ts_ns = max(self.last_seq, removed[-1]), max(self.last_ts_ns, ts_ns)
-            elif not seq & _ERASED and seq:
-                hdr_at = body_at
-                if has_hdr:
-                    hdr_at = body_at + HDR_LENGTH_BYTES
-                    body_at = hdr_at + int.from_bytes(block[body_at:hdr_at], "little")
-                if body_at > end - SUM_BYTES:
-                    raise CorruptArchiveError("a damaged message block")
-                subject = bytes(block[at + _RECORD.size : at + _RECORD.size + subject_bytes])
-                hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - SUM_BYTES])
-                self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
-                yield ArchiveEntry(subject, ts_ns, seq, hdr, body)
-            at = end
+            number += 1
+            if number % RECORDS_PER_STEP == 0:
+                yield None
+            found, at = self._record(block, at, sums)
+            if isinstance(found, ArchiveEntry):
+                yield found
+            elif found is not None:
+                removed.add(found)
+            if len(removed) >= REMOVED_AT_ONCE:
+                yield Removal(tuple(sorted(removed)))
+                removed.clear()
         if removed:
-            yield Removal(tuple(sorted(set(removed))))
+            yield Removal(tuple(sorted(removed)))
 
-    def _consumer(self, name: bytes, data: bytes) -> bytes:
+    def _record(self, block: memoryview, at: int, sums: BlockSums) -> tuple[ArchiveEntry | int | None, int]:
+        """The message at a place, the sequence of one that was removed, or nothing; and where the next one is."""
+        if at + _RECORD.size > len(block):
+            raise CorruptArchiveError("a damaged message block")
+        length, seq, ts_ns, subject_bytes = _RECORD.unpack_from(block, at)
+        has_hdr, length = bool(length & _HAS_HDR), length & ~_HAS_HDR
+        end, body_at = at + length, at + _RECORD.size + subject_bytes
+        if end > len(block) or body_at + HDR_LENGTH_BYTES * has_hdr > end - SUM_BYTES:
+            raise CorruptArchiveError("a damaged message block")
+        if not sums.holds(block[at:end], subject_bytes, has_hdr=has_hdr):
+            raise CorruptArchiveError(f"the checksum of the message at sequence {seq & _SEQ} is wrong")
+        if seq & _REMOVAL:
+            self.last_seq, self.last_ts_ns = max(self.last_seq, seq & _SEQ), max(self.last_ts_ns, ts_ns)
+            return seq & _SEQ, end
+        if seq & _ERASED or not seq:
+            return None, end
+        hdr_at = body_at
+        if has_hdr:
+            hdr_at = body_at + HDR_LENGTH_BYTES
+            body_at = hdr_at + int.from_bytes(block[body_at:hdr_at], "little")
+        if body_at > end - SUM_BYTES:
+            raise CorruptArchiveError("a damaged message block")
+        subject = bytes(block[at + _RECORD.size : at + _RECORD.size + subject_bytes])
+        hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - SUM_BYTES])
+        self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
+        return ArchiveEntry(subject, ts_ns, seq, hdr, body), end
+
+    def _consumer(self, name: bytes, data: bytes) -> Generator[None, None, bytes]:
         config = _json(self._configs.pop(name, b"{}"))
         created = parse_time(str(config.pop("Created", ""))) or 0
         config.pop("Name", None)
-        return orjson.dumps({"config": config, "state": _consumer_state(data), OURS: {"created": max(0, created)}})
+        state = yield from _consumer_state(data)
+        return orjson.dumps({"config": config, "state": state, OURS: {"created": max(0, created)}})
+
+
+def _checked_count(count: int) -> int:
+    """How many messages a consumer waits for, or has sent again. Raises CorruptArchiveError."""
+    if count > PENDING_MAX:
+        raise CorruptArchiveError(f"a consumer state with more than {PENDING_MAX} messages")
+    return count
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -206,8 +239,8 @@ def _json(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _plain_block(data: bytes) -> memoryview:
-    """The records of a block, decompressed where it is compressed."""
+def _plain_block(data: bytes) -> Generator[None, None, memoryview]:
+    """The records of a block, decompressed where it is compressed, in steps of one chunk."""
     if not data.startswith(_COMPRESSED):
         return memoryview(data)
     if data[3:4] != _S2:
@@ -220,11 +253,12 @@ def _plain_block(data: bytes) -> memoryview:
         out += part
         if len(out) > FILE_BYTES_MAX:
             raise CorruptArchiveError("a message block that is too large")
+        yield
     decompressor.finish()
     return memoryview(bytes(out) + data[-SUM_BYTES:])
 
 
-def _consumer_state(data: bytes) -> dict[str, Any]:
+def _consumer_state(data: bytes) -> Generator[None, None, dict[str, Any]]:
     """The JSON state of an `o.dat`. Raises CorruptArchiveError."""
     if len(data) < 2 or data[0] != _STATE_MAGIC or data[1] not in _STATE_VERSIONS:  # noqa: PLR2004  (magic, version)
         raise CorruptArchiveError("a damaged consumer state")
@@ -238,7 +272,9 @@ def _consumer_state(data: bytes) -> dict[str, Any]:
     pending: dict[str, Any] = {}
     if count:
         newest_s, at = _varint(data, at)
-        for _ in range(min(count, PENDING_MAX)):
+        for place in range(_checked_count(count)):
+            if place % RECORDS_PER_STEP == 0:
+                yield
             seq, at = _uvarint(data, at)
             number = 0
             if data[1] > 1:
@@ -248,7 +284,9 @@ def _consumer_state(data: bytes) -> dict[str, Any]:
             pending[str(seq + floor_stream)] = {"Sequence": number + floor_consumer, "Timestamp": at_ns}
     count, at = _uvarint(data, at)
     again: dict[str, int] = {}
-    for _ in range(min(count, PENDING_MAX)):
+    for place in range(_checked_count(count)):
+        if place % RECORDS_PER_STEP == 0:
+            yield
         seq, at = _uvarint(data, at)
         times, at = _uvarint(data, at)
         again[str(seq + floor_stream)] = times

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 ITEMS_AT_ONCE: Final = 256  # a turn waits for so many: about a millisecond
+BYTES_PER_ITEM: Final = 4096  # to decompress that many costs as much as an item
 
 
 class Format(Protocol):
     """One version of the archive: decompressed bytes in, items out. Both raise CorruptArchiveError."""
 
-    def add(self, block: bytes) -> Iterator[Item]:
-        """Yield what is complete now."""
+    def add(self, block: bytes) -> Iterator[Item | None]:
+        """Yield what is complete now, and None for work without an item that has taken about a millisecond."""
 
     def finish(self) -> Iterator[Item]:
         """Yield what the end says, if the archive was whole."""
@@ -55,15 +56,18 @@ class FirstVersion:
         self._tar, self._files, self._contents = TarReader(), LegacyContents(stream), contents
         self._room_bytes = room_bytes
 
-    def add(self, block: bytes) -> Iterator[Item]:
-        """Yield what is complete now."""
+    def add(self, block: bytes) -> Iterator[Item | None]:
+        """Yield what is complete now, and None for work without an item."""
         for file in self._tar.add(block):
+            if file is None:
+                yield None
+                continue
             if self._contents.state is None:
                 yield self._contents.begin_first_version(self._room_bytes)
             for found in self._files.take(file):
                 if isinstance(found, ArchiveEntry):
                     yield self._contents.take(found)
-                elif isinstance(found, Removal):
+                elif found is None or isinstance(found, Removal):
                     yield found
                 else:
                     yield self._contents.consumer(*found)
@@ -76,15 +80,18 @@ class FirstVersion:
 
 
 async def items_of(
-    pieces: AsyncIterator[bytes], config: StreamConfig, now_unix_ns: int, *, room_bytes: int
+    pieces: AsyncIterator[bytes], config: StreamConfig, now_unix_ns: int, *, room_bytes: int, turn: trio.Lock
 ) -> AsyncGenerator[Item, None]:
-    """Yield state, consumers, messages and the ending; at the latest instead of that raise CorruptArchiveError."""
-    decompressor, contents = Decompressor(), Contents(config, now_unix_ns)
+    """Yield state, consumers, messages and the ending; at the latest instead of that raise CorruptArchiveError.
+
+    Those that share a `turn` work one at a time.
+    """
+    decompressor, contents, work = Decompressor(), Contents(config, now_unix_ns), _Work(turn)
     archive: Format | None = None
     start = b""
-    count = 0
     async for piece in pieces:
         for plain in decompressor.add(piece):
+            await work.add(1 + len(plain) // BYTES_PER_ITEM)  # a few bytes may become gigabytes without an item
             start += plain
             if archive is None and len(start) < len(MAGIC):
                 continue
@@ -93,12 +100,27 @@ async def items_of(
                 archive = SecondVersion(contents) if is_second else FirstVersion(contents, config.name, room_bytes)
             block, start = start, b""
             for item in archive.add(block):
-                yield item
-                count += 1
-                if count % ITEMS_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
+                if item is not None:
+                    yield item
+                await work.add(1 if item is not None else ITEMS_AT_ONCE)
     decompressor.finish()
     if archive is None:
         raise cut_off()
     for item in archive.finish():
         yield item
+
+
+class _Work:
+    """Counts what one upload has done, in items, and lets others have their turns."""
+
+    def __init__(self, turn: trio.Lock) -> None:
+        self._turn = turn
+        self._done = 0
+
+    async def add(self, items: int) -> None:
+        """So much is done; beyond ITEMS_AT_ONCE, all uploads together about a millisecond of each round."""
+        self._done += items
+        if self._done >= ITEMS_AT_ONCE:
+            self._done = 0
+            async with self._turn:
+                await trio.lowlevel.checkpoint()

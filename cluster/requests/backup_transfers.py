@@ -136,6 +136,7 @@ class Backups:
         self._accounts = accounts
         self._nursery: trio.Nursery | None = None
         self._snapshots = self._uploads = 0
+        self._reading = trio.Lock()  # uploads are read one at a time
         self._sent = self._not_sent = self._restored = self._not_restored = 0
         self._serves: Mapping[bytes, Callable[[ForwardedRequest], Awaitable[Any]]] = {
             FREE: self._serve_free,
@@ -275,7 +276,7 @@ class Backups:
         try:
             async with (
                 aclosing(upload.pieces()) as pieces,
-                aclosing(items_of(pieces, config, now_ns, room_bytes=room_bytes)) as items,
+                aclosing(items_of(pieces, config, now_ns, room_bytes=room_bytes, turn=self._reading)) as items,
             ):
                 async for item in items:
                     if isinstance(item, StreamState):

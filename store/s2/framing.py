@@ -74,7 +74,7 @@ class Decompressor:
         self._begun = False
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the blocks that are complete now. Raises CorruptArchiveError."""
+        """Yield the blocks that are complete now, and nothing (b"") for a chunk to skip. Raises CorruptArchiveError."""
         self._buffer += data
         while len(self._buffer) >= _HEAD_BYTES:
             kind, length = self._buffer[0], int.from_bytes(self._buffer[1:_HEAD_BYTES], "little")
@@ -88,6 +88,8 @@ class Decompressor:
                 self._begun = True
             elif kind in (_COMPRESSED, _AS_IT_IS):
                 yield _verified(kind, body)
+            else:
+                yield b""
 
     def finish(self) -> None:
         """Raise CorruptArchiveError unless the stream ended with a chunk."""

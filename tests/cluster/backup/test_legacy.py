@@ -4,7 +4,8 @@ import io
 import json
 import struct
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def read(archive: bytes, config: StreamConfig = CONFIG) -> list[Item]:
             yield archive[at : at + 1000]
 
     async def run() -> list[Item]:
-        return [item async for item in items_of(pieces(), config, 1, room_bytes=1 << 20)]
+        return [item async for item in items_of(pieces(), config, 1, room_bytes=1 << 20, turn=trio.Lock())]
 
     return trio.run(run)
 
@@ -203,6 +204,54 @@ def test_any_bytes_are_a_block_or_refused(data: bytes) -> None:
         reader = TarReader()
         for file in reader.add(tar_of((name.decode(), data))):
             try:
-                list(contents.take(file))
+                if file is not None:
+                    list(contents.take(file))
             except CorruptArchiveError:
                 continue
+
+
+NOTHING = b"".join(tar_of((f"{number}", b""), kind=b"x")[:512] for number in range(4))
+BOMBS = {
+    "gigabytes of heads that say nothing": compressed(NOTHING * 20_000),
+    "chunks to skip": compressed(b"") + b"\xff\x06\x00\x00S2sTwO" + b"\x80\x00\x00\x00" * 50_000,
+    "a file of zeros": compressed(tar_of(("msgs/1.blk", bytes(32 << 20)))),
+    "many empty files": compressed(tar_of(*[("msgs/1.blk", b"")] * 20_000)),
+}
+
+
+@pytest.mark.parametrize("archive", BOMBS.values(), ids=BOMBS)
+def test_a_small_archive_with_much_in_it_lets_others_have_their_turns(archive: bytes) -> None:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield archive
+
+    async def read_all() -> None:
+        async with (
+            aclosing(pieces()) as given,
+            aclosing(items_of(given, CONFIG, 1, room_bytes=1 << 20, turn=trio.Lock())) as items,
+        ):
+            async for _ in items:
+                pass
+
+    async def run() -> int:
+        turns = 0
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take_turns)
+            with pytest.raises(CorruptArchiveError):
+                await read_all()
+            nursery.cancel_scope.cancel()
+        return turns
+
+    assert trio.run(run) > 20
+
+
+def test_a_consumer_that_says_that_it_waits_for_too_much_is_refused() -> None:
+    head = b"\x16\x02" + b"\x00" * 4 + b"\xff\xff\xff\x7f\x00"
+    with pytest.raises(CorruptArchiveError, match="more than 1000000 messages"):
+        list(LegacyContents("S").take(File(b"obs/c/o.dat", head)))
