@@ -16,6 +16,7 @@ import select
 import socket
 import ssl
 import statistics
+import tarfile
 import tempfile
 import time
 import zlib
@@ -27,6 +28,7 @@ from typing import Any, Final
 
 import attrs
 
+from jetraft.store.s2.framing import _START, _sum_of
 from tests.bench.hostile import Peak
 from tests.harness.certificates import Authority
 from tests.harness.leafs import RawLeaf
@@ -420,6 +422,27 @@ def schedule(place: Place) -> None:
             client.api("STREAM.INFO.C")
 
 
+def tar_bombs(place: Place) -> None:
+    """Restores of archives in nats-server's old form: 100 KB that become 750 MB, members of a tar that say nothing."""
+    head = tarfile.TarInfo("x")
+    head.type = tarfile.XHDTYPE
+    member, size = head.tobuf(tarfile.USTAR_FORMAT), 4 << 20
+    block = b"\x80\x80\x80\x02\xf4" + (len(member) - 1).to_bytes(2, "little") + member  # as it is
+    block += b"\xfe" + len(member).to_bytes(2, "little")  # 64 bytes of it again
+    block += b"\x1d\x00" + (size - len(member) - 64 - 65_540).to_bytes(3, "little")  # and all the others
+    chunk = b"\x00" + (len(block) + 4).to_bytes(3, "little") + _sum_of(member * (size // len(member))) + block
+    bomb = _START + chunk * (100_000 // len(chunk))
+    with RawClient(place.server.address, **LOGIN) as client:
+        for number in place.rounds():
+            answer = client.api(f"STREAM.RESTORE.B{number}", {"config": {"name": f"B{number}"}, "state": {}})
+            if "error" in answer:  # as many as may be are going on
+                client.settle(60.0)
+                continue
+            for piece in (bomb, b""):
+                client.publish(answer["deliver_subject"], piece, reply=client.new_inbox())
+            client.settle(60.0)
+
+
 def made(answer: Mapping[str, Any]) -> None:
     """The request that an attack depends on was not refused."""
     assert "error" not in answer, answer
@@ -441,7 +464,7 @@ def pages(place: Place) -> None:
 MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
 OF_JETSTREAM: Final = (
     "restores", "named_items", "patterns", "pages", "wq_filters", "claims", "interest", "interest_many",
-    "interest_delete", "schedule",
+    "interest_delete", "schedule", "tar_bombs",
 )  # fmt: skip
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
@@ -449,6 +472,7 @@ ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
         silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
         stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines, denied_lines, connects, restores,
         named_items, patterns, pages, wq_filters, claims, interest, interest_many, interest_delete, schedule,
+        tar_bombs,
     )
 }  # fmt: skip
 
