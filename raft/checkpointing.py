@@ -14,8 +14,8 @@ import attrs
 
 from jetraft.raft.engine.membership import ConfigurationHistory
 from jetraft.raft.engine.messages import SnapshotOffer
-from jetraft.raft.machine import StateMachine
-from jetraft.store.port import Checkpoint, Entry, GroupLog
+from jetraft.raft.machine import DefersState, StateMachine
+from jetraft.store.port import Checkpoint, DeferredState, Entry, GroupLog
 
 if TYPE_CHECKING:
     from jetraft.store.model.manifest import Manifest
@@ -133,13 +133,15 @@ class Checkpointer:
         term = self._log.term_at(applied_index)
         assert term is not None, "what is applied is in the log or its boundary"
         members = self._configurations.encode_at(applied_index)
-        state = self._machine.snapshot()
+        machine = self._machine
+        state = machine.deferred_snapshot() if isinstance(machine, DefersState) else machine.snapshot()
         self._log.save_checkpoint(applied_index, term, members, state)
         self._configurations.rebase(applied_index)
         token = self.trim_token = self._log.token()
         saved = _Saved(applied_index, term, members, self._machine.first_live_seq, token)
         self._saved = [self._saved[-1], saved]
-        self._state_bytes, self._bytes, self._entries = len(state), 0, 0
+        self._state_bytes = state.bytes_about if isinstance(state, DeferredState) else len(state)
+        self._bytes = self._entries = 0
         self._saved_at_ns = now_ns
 
     def unsaved(self) -> Unsaved:

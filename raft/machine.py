@@ -6,11 +6,11 @@ entries, so `apply` must be deterministic: no clock, no randomness, no iteration
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Entry
+from jetraft.store.port import DeferredState, Entry
 
 NO_LIVE_MESSAGES = 2**63  # what `first_live_seq` says when no message of the log is live: every block may go
 CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
@@ -42,6 +42,15 @@ class StateMachine(Protocol):
     @property
     def first_live_seq(self) -> int:
         """Blocks that lie wholly below this stream sequence may be trimmed (`NO_LIVE_MESSAGES`: all of them)."""
+        ...
+
+
+@runtime_checkable
+class DefersState(Protocol):
+    """A machine whose snapshot may be long, and is finished elsewhere."""
+
+    def deferred_snapshot(self) -> DeferredState:
+        """What `snapshot` returns, of which the long part is made later, in any thread."""
         ...
 
 

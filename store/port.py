@@ -13,6 +13,7 @@ blocks between them were dropped; Raft does not read them, but messages are read
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import Protocol
 
 import attrs
@@ -79,6 +80,53 @@ class Checkpoint:
     term: int
     members: bytes
     state: bytes
+
+    def whole(self) -> "Checkpoint":
+        """Itself: see PendingCheckpoint."""
+        return self
+
+
+class DeferredState:
+    """State of a machine of which a part is made later, in any thread, from what does not change any more."""
+
+    __slots__ = ("_lock", "_made", "_make", "bytes_about")
+
+    def __init__(self, bytes_about: int, make: Callable[[], bytes]) -> None:
+        self.bytes_about = bytes_about
+        self._make: Callable[[], bytes] | None = make
+        self._made = b""
+        self._lock = Lock()
+
+    def made(self) -> bytes:
+        """The whole state; it is made once."""
+        with self._lock:
+            if self._make is not None:
+                self._made, self._make = self._make(), None
+            return self._made
+
+
+@attrs.frozen(kw_only=True, slots=True, eq=False)
+class PendingCheckpoint:
+    """A checkpoint whose state is made when it is written."""
+
+    index: int
+    term: int
+    members: bytes
+    deferred: DeferredState
+
+    def whole(self) -> Checkpoint:
+        """With its state, which may take a while: in any thread."""
+        return Checkpoint(index=self.index, term=self.term, members=self.members, state=self.deferred.made())
+
+
+AnyCheckpoint = Checkpoint | PendingCheckpoint
+
+
+def checkpoint_of(index: int, term: int, members: bytes, state: bytes | DeferredState) -> AnyCheckpoint:
+    """A checkpoint, with its state or without."""
+    if isinstance(state, DeferredState):
+        return PendingCheckpoint(index=index, term=term, members=members, deferred=state)
+    return Checkpoint(index=index, term=term, members=members, state=state)
 
 
 @attrs.define(unsafe_hash=True)
@@ -342,8 +390,11 @@ class GroupLog(Protocol):
         """
         ...
 
-    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
-        """Add a checkpoint at `index`; the previous one is kept. Durable, like an append, after `submit`."""
+    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes | DeferredState) -> None:
+        """Add a checkpoint at `index`; the previous one is kept. Durable, like an append, after `submit`.
+
+        A deferred state is made in the thread that writes it.
+        """
         ...
 
     def load_checkpoint(self) -> Checkpoint | None:

@@ -44,7 +44,7 @@ from jetraft.store.model.consumer_filters import ConsumerFilters, rivals_in, tak
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.feature_level import BASE
 from jetraft.store.model.subject import is_literal
-from jetraft.store.port import StoreError
+from jetraft.store.port import DeferredState, StoreError
 from jetraft.store.stream.chain import Chain
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -112,18 +112,24 @@ class StreamMachine:
 
     def snapshot(self) -> bytes:
         """The state after the last applied entry."""
-        return Snapshot(
+        return self.deferred_snapshot().made()
+
+    def deferred_snapshot(self) -> DeferredState:
+        """The same; the table of times to live is written when it is asked for, in any thread."""
+        head, tail = Snapshot(
             config=b"" if self.config is None else encode_config(self.config),
             store=self.store.snapshot(),
             dedup=self.dedup.snapshot(),
-            ttl=self.ttl.pack(self.store.is_live),
             last_msg_id=self.last_msg_id,
             config_revision=self.config_revision,
             schedules=self.schedules.to_list(self.is_live),
             sources=self.sources,
             chain=None if self.chain is None else self.chain.tree.pack(),
             consumers=self.consumers.values(),
-        ).encode()
+        ).around_ttl()
+        ttl, liveness = self.ttl.copy(self.store.is_live), self.store.liveness()
+        size_about = len(head) + ttl.bytes_about + len(tail)
+        return DeferredState(size_about, lambda: b"".join((head, ttl.pack(liveness), tail)))
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot."""
@@ -195,7 +201,7 @@ class StreamMachine:
                 self.dedup.add(msg_id, seq, ts_ns)
                 self.last_msg_id = msg_id if seq == last_seq else b""
             if flags & RECORD_HAS_TTL and (ttl_ns := parse_ttl(headers.get(b"Nats-TTL", b""))) is not None:
-                self.ttl.add(seq, ttl_ns, ts_ns)
+                self.ttl.add(seq, ttl_ns, ts_ns, self.store.is_live)
             if flags & RECORD_HAS_ACK and (acked := acked_in(hdr)) is not None:
                 self._apply_consumer_command(acked)
             if flags & RECORD_IS_SOURCED:

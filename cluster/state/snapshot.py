@@ -28,12 +28,15 @@ BEFORE_TTL: Final = 4  # items: version, configuration, store, duplicates
 
 @attrs.frozen(kw_only=True, slots=True)
 class Snapshot:
-    """The state after one entry. The tables of the store, of duplicates and of times to live are in their own forms."""
+    """The state after one entry. The tables of the store, of duplicates and of times to live are in their own forms.
+
+    The last one may be made later, as it may be long: `around_ttl` has what is before and behind it.
+    """
 
     config: bytes  # empty before the first entry
     store: Any
     dedup: Any
-    ttl: bytes | memoryview  # TtlTable.pack: a million pairs, of which no object is made
+    ttl: bytes | memoryview = b""  # TtlCopy.pack: a million pairs, of which no object is made
     last_msg_id: bytes
     config_revision: int
     schedules: Any
@@ -41,8 +44,8 @@ class Snapshot:
     chain: Any  # MerkleTree.pack; None of a stream without a chain
     consumers: Iterable[ConsumerState]
 
-    def encode(self) -> bytes:
-        """All of it as msgpack; a version that earlier servers read where they know what is in it."""
+    def around_ttl(self) -> tuple[bytes, bytes]:
+        """All but the table of times to live as msgpack; as earlier servers read it where they know its parts."""
         sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
         version, tables = WITHOUT_SCHEDULES, tuple[object, ...]()
         if self.chain is not None:
@@ -54,8 +57,8 @@ class Snapshot:
         before = version, self.config, self.store, self.dedup
         after = self.last_msg_id, self.config_revision, *tables
         packer = msgpack.Packer()
-        parts = [packer.pack_array_header(len(before) + 1 + len(after) + 1), *map(packer.pack, before)]
-        parts += (bytes(self.ttl), *map(packer.pack, after))
+        head = [packer.pack_array_header(len(before) + 1 + len(after) + 1), *map(packer.pack, before)]
+        parts = [*map(packer.pack, after)]
         consumers = tuple(self.consumers)
         parts.append(packer.pack_array_header(len(consumers)))
         pair = packer.pack_array_header(2)
@@ -63,7 +66,7 @@ class Snapshot:
             if not state.packed:
                 state.packed = packer.pack(state.to_tuple())
             parts += (pair, packer.pack(config_json_of(state)), state.packed)
-        return b"".join(parts)
+        return b"".join(head), b"".join(parts)
 
     @classmethod
     def decode(cls, state: bytes) -> Snapshot:

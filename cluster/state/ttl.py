@@ -14,17 +14,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_duration, parse_duration
-from jetraft.store.stream._ends import EndHeap
+from jetraft.store.stream._ends import EndCopy, EndHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream.stream_store import Liveness
 
+SWEPT: Final = (
+    2  # places looked at for each message that is added: no more is kept of what is gone than of what is live
+)
+PAIR_BYTES: Final = 16  # in a snapshot, about
 NEVER_NS: Final = 0  # the TTL of a message that never expires
 TTL_NS_MIN: Final = NS_PER_S
 TTL_NS_MAX: Final = 2**62  # longer is cut: it is centuries
@@ -79,7 +86,7 @@ class TtlTable:
     def __len__(self) -> int:
         return len(self._ends) + len(self.never)
 
-    def add(self, seq: int, ttl_ns: int, ts_ns: int) -> None:
+    def add(self, seq: int, ttl_ns: int, ts_ns: int, is_live: Callable[[int], bool]) -> None:
         """A stored message with a TTL."""
         if ttl_ns == NEVER_NS:
             if not isinstance(self.never, set):
@@ -87,6 +94,7 @@ class TtlTable:
             self.never.add(seq)
         else:
             self._ends.push(min(ts_ns + ttl_ns, END_NS_MAX), seq)
+            self._ends.sweep(is_live, SWEPT)
 
     def deadline_ns(self, is_live: Callable[[int], bool]) -> int | None:
         """When the next live message expires; drops those that are gone."""
@@ -108,13 +116,29 @@ class TtlTable:
             self._ends.push(end_ns, seq)
         return sorted(seq for _, seq in found)
 
-    def pack(self, is_live: Callable[[int], bool]) -> bytes:
-        """The table for a snapshot, without what is gone: pairs (end, sequence) in msgpack, an end of 0 for never."""
-        self._ends.keep(is_live)
+    def copy(self, is_live: Callable[[int], bool]) -> TtlCopy:
+        """What a snapshot needs of the table as it is now."""
         if self.never:
             self.never = {seq for seq in self.never if is_live(seq)}
-        return self._ends.pack(sorted(self.never))
+        return TtlCopy(sorted(self.never), self._ends.copy())
 
     def restore(self, packed: bytes | memoryview) -> None:
-        """The inverse of `pack`. Raises ValueError."""
+        """The inverse of `TtlCopy.pack`. Raises ValueError."""
         self.never = set(self._ends.restore(packed)) or frozenset()
+
+
+@attrs.frozen(slots=True)
+class TtlCopy:
+    """The table at one moment. A million messages are sorted and written in 0.1 s: in any thread, once."""
+
+    never: list[int]
+    ends: EndCopy
+
+    @property
+    def bytes_about(self) -> int:
+        """The size of what `pack` returns, roughly."""
+        return PAIR_BYTES * (len(self.never) + len(self.ends))
+
+    def pack(self, liveness: Liveness) -> memoryview:
+        """The table for a snapshot, without what is gone: pairs (end, sequence) in msgpack, an end of 0 for never."""
+        return self.ends.pack(self.never, liveness.dead, liveness.first_seq, liveness.last_seq)

@@ -7,13 +7,16 @@ thread pool is not used because a hop through it costs 50-150 us per batch and n
 """
 
 import errno
+import logging
 import os
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EDQUOT, EINTR, EIO, ENOENT, ENOSPC, errno as c_errno
+from libc.errno cimport EDQUOT, EINTR, EIO, ENOENT, ENOMEM, ENOSPC, errno as c_errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from posix.types cimport off_t
+
+log_ = logging.getLogger(__name__)
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_t:
@@ -69,6 +72,7 @@ cdef enum:
     OP_RENAME = 5
     OP_UNLINK = 6
     OP_RESERVE = 7
+    OP_WRITE_MADE = 8
     IOV_MAX = 1024          # the limit of Linux for one pwritev
 
 
@@ -82,6 +86,7 @@ cdef struct Op:
     size_t size_first       # OP_RESERVE: its sizes in the batch's array of them
     const char *path        # OP_RENAME, OP_UNLINK
     const char *new_path
+    void *make              # OP_WRITE_MADE: what is called for the bytes, kept alive by the batch
 
 
 cdef struct Work:
@@ -145,6 +150,44 @@ cdef int _reserve(Op *op, iovec *iovs, const int64_t *sizes) noexcept nogil:
     return error
 
 
+cdef Py_buffer *_made(void *make, int *error) noexcept with gil:
+    """The bytes that a callback returns; NULL when it has failed."""
+    cdef Py_buffer *view = <Py_buffer *> calloc(1, sizeof(Py_buffer))
+    if view is NULL:
+        error[0] = ENOMEM
+        return NULL
+    try:
+        PyObject_GetBuffer((<object> make)(), view, PyBUF_SIMPLE)
+    except BaseException as failure:
+        log_.error("what was to be written could not be made", exc_info=failure)
+        error[0] = ENOMEM if isinstance(failure, MemoryError) else EIO
+        free(view)
+        return NULL
+    return view
+
+
+cdef void _let_go(Py_buffer *view) noexcept with gil:
+    PyBuffer_Release(view)
+    free(view)
+
+
+cdef int _write_made(const Op *op) noexcept nogil:
+    """Write what a callback returns: the interpreter lock is held while that is made."""
+    cdef Op whole = op[0]
+    cdef iovec iov
+    cdef int error = 0
+    cdef Py_buffer *view = _made(op.make, &error)
+    if view is NULL:
+        return error
+    iov.iov_base = view.buf
+    iov.iov_len = view.len
+    whole.iov_first = 0
+    whole.iov_count = 1
+    error = _write_all(&whole, &iov)
+    _let_go(view)
+    return error
+
+
 cdef int _perform(Op *op, Work *work) noexcept nogil:
     """Perform one operation; 0 or errno. An fsync is never retried: after EIO the pages are marked clean (ATC'20)."""
     cdef int result
@@ -152,6 +195,8 @@ cdef int _perform(Op *op, Work *work) noexcept nogil:
         return _write_all(op, work.iovs)
     if op.code == OP_RESERVE:
         return _reserve(op, work.iovs, work.sizes)
+    if op.code == OP_WRITE_MADE:
+        return _write_made(op)
     if op.code == OP_ALLOCATE:
         return c_posix_fallocate(op.fd, 0, op.size)
     if op.code == OP_SYNC_DATA:
@@ -218,6 +263,7 @@ cdef class Batch:
         op.offset = op.size = 0
         op.iov_first = op.iov_count = 0
         op.path = op.new_path = NULL
+        op.make = NULL
         self.work.op_count += 1
         return op
 
@@ -247,6 +293,13 @@ cdef class Batch:
         op.offset = offset
         op.iov_first = first
         op.iov_count = self._view_count - first
+
+    def write_made(self, int fd, make, int64_t offset):
+        """Write what `make` returns, a buffer, from `offset`; it is called in the thread that performs the batch."""
+        cdef Op *op = self._add(OP_WRITE_MADE, fd)
+        self._kept.append(make)
+        op.make = <void *> make
+        op.offset = offset
 
     def sync_data(self, int fd):
         """fdatasync."""
@@ -320,7 +373,7 @@ cdef class Batch:
         """The OSError that stopped the batch, or None."""
         if self.work.error == 0:
             return None
-        name = ("write", "fdatasync", "fsync", "allocate", "truncate", "rename", "unlink", "allocate")
+        name = ("write", "fdatasync", "fsync", "allocate", "truncate", "rename", "unlink", "allocate", "write")
         code = self.work.ops[self.work.failed_op].code
         return OSError(self.work.error, f"{name[code]}: {os.strerror(self.work.error)}")
 

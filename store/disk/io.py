@@ -54,6 +54,10 @@ class Batch(Protocol):
         """Write `buffers` one after the other from `offset`."""
         ...
 
+    def write_made(self, fd: int, make: Callable[[], bytes], offset: int) -> None:
+        """Write what `make` returns, which is called in the thread that performs the batch."""
+        ...
+
     def sync_data(self, fd: int) -> None:
         """Make the content durable, with the metadata that is needed to read it (fdatasync)."""
         ...

@@ -21,8 +21,8 @@ def pack(checkpoint: Checkpoint, identity: Identity, cipher: GroupCipher | None 
     head = _BODY.pack(checkpoint.index, checkpoint.term, len(checkpoint.members))
     if cipher is not None:
         sealed = cipher.seal_file(checkpoint.members + checkpoint.state)
-        return pack_envelope(FileKind.SEALED_CHECKPOINT, identity, head + sealed)
-    return pack_envelope(FileKind.CHECKPOINT, identity, b"".join((head, checkpoint.members, checkpoint.state)))
+        return pack_envelope(FileKind.SEALED_CHECKPOINT, identity, head, sealed)
+    return pack_envelope(FileKind.CHECKPOINT, identity, head, checkpoint.members, checkpoint.state)
 
 
 def unpack(

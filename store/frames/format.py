@@ -160,16 +160,17 @@ _UNSUMMED_HEAD_VERSION: Final = 1  # its checksum covers only the bytes after it
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 
 
-def pack_envelope(kind: FileKind, identity: Identity, body: bytes) -> bytes:
-    """`body`, preceded by its owner, length and checksum."""
+def pack_envelope(kind: FileKind, identity: Identity, *body: bytes) -> bytes:
+    """The parts of a body, preceded by its owner, length and checksum."""
     node_id = identity.node_id.encode()
     group_id = identity.group_id.encode()
     assert len(node_id) <= 16  # noqa: PLR2004  (the widths of _ENVELOPE)
     assert len(group_id) <= 32  # noqa: PLR2004
-    fields = (node_id, group_id, identity.incarnation, len(body))
-    unsummed = _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, 0, *fields) + body
-    crc = _checksum(memoryview(unsummed), FORMAT_VERSION)
-    return _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, crc, *fields) + body
+    fields = (node_id, group_id, identity.incarnation, sum(map(len, body)))
+    crc = _checksum(memoryview(_ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, 0, *fields)), FORMAT_VERSION)
+    for part in body:
+        crc = crc32c(part, crc)
+    return b"".join((_ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, crc, *fields), *body))
 
 
 def _checksum(data: memoryview, version: int) -> int:

@@ -45,7 +45,17 @@ from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.model import index_ranges
 from jetraft.store.model.manifest import Manifest
-from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogStatistics, Staging
+from jetraft.store.port import (
+    Checkpoint,
+    DeferredState,
+    Entry,
+    FrameRef,
+    FrameRun,
+    HardState,
+    LogStatistics,
+    Staging,
+    checkpoint_of,
+)
 
 
 class OpenAgain(Protocol):
@@ -291,13 +301,12 @@ class FileLog:
 
     # Checkpoints and copies.
 
-    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
+    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes | DeferredState) -> None:
         """See GroupLog."""
         self._state.check_usable()
         assert index <= self.last_index
         assert term == self.term_at(index)
-        checkpoint = Checkpoint(index=index, term=term, members=members, state=state)
-        self._checkpoints.add(checkpoint, self._state.write_queue)
+        self._checkpoints.add(checkpoint_of(index, term, members, state), self._state.write_queue)
         self._state.token += 1
 
     def load_checkpoint(self) -> Checkpoint | None:

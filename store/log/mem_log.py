@@ -13,7 +13,19 @@ from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames._frame import Scan, parse_header, record_at
 from jetraft.store.log.snapshot import Arrivals, InstallRefusedError, covers, make_manifest, verify_part
 from jetraft.store.model.manifest import Manifest, Part
-from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun, HardState, LogProgress, LogStatistics, run_of_one
+from jetraft.store.port import (
+    AnyCheckpoint,
+    Checkpoint,
+    DeferredState,
+    Entry,
+    FrameRef,
+    FrameRun,
+    HardState,
+    LogProgress,
+    LogStatistics,
+    checkpoint_of,
+    run_of_one,
+)
 
 BLOCK_BYTES = 1 << 20  # a trim frees memory in these steps; small, because memory is scarce
 
@@ -26,7 +38,7 @@ class MemLog:
         self._durable_on_submit = durable_on_submit
         self._blocks = BlockList([], TermRuns(0, 0))
         self._frames: dict[int, list[Entry]] = {}  # by block number
-        self._checkpoints: list[Checkpoint] = []  # ascending; at most two, as in files
+        self._checkpoints: list[AnyCheckpoint] = []  # ascending; at most two, as in files
         self._hard_state = HardState(term=0, vote=None)
         self._submitted = (0, 0)  # token and last index of what complete() makes durable
         self._batches = 0
@@ -203,17 +215,16 @@ class MemLog:
         for place, entry in self.frames(lo, hi):
             yield run_of_one(entry, place)
 
-    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
+    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes | DeferredState) -> None:
         """See GroupLog."""
         assert not self._checkpoints or index >= self._checkpoints[-1].index
         assert index <= self.last_index
-        checkpoint = Checkpoint(index=index, term=term, members=members, state=state)
-        self._checkpoints = [*self._checkpoints[-1:], checkpoint]
+        self._checkpoints = [*self._checkpoints[-1:], checkpoint_of(index, term, members, state)]
         self.progress.token += 1
 
     def load_checkpoint(self) -> Checkpoint | None:
         """See GroupLog."""
-        return self._checkpoints[-1] if self._checkpoints else None
+        return self._checkpoints[-1].whole() if self._checkpoints else None
 
     def trim(self, first_live_seq: int, index: int) -> int:
         """See GroupLog."""
@@ -283,7 +294,6 @@ class MemLog:
 
     def statistics(self) -> LogStatistics:
         """See GroupLog."""
-        checkpoint = self.load_checkpoint()
         return LogStatistics(
             first_index=self.first_index,
             last_index=self.last_index,
@@ -294,7 +304,7 @@ class MemLog:
             batches=self._batches,
             bytes_written=self._bytes_written,
             pieces_prepared=0,
-            checkpoint_index=checkpoint.index if checkpoint else 0,
+            checkpoint_index=self._checkpoints[-1].index if self._checkpoints else 0,
             failed=str(self.failed) if self.failed else None,
         )
 

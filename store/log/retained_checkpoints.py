@@ -15,7 +15,7 @@ from jetraft.store.frames import checkpoint as checkpoint_file
 from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.frames.format import checkpoint_name
 from jetraft.store.log.write_queue import LogPlace, WriteQueue
-from jetraft.store.port import Checkpoint
+from jetraft.store.port import AnyCheckpoint, Checkpoint
 
 log_ = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class RetainedCheckpoints:
         self._place = place
         self._founding = None if founding is None else Checkpoint(index=0, term=0, members=founding, state=b"")
         self._indexes = [*([] if founding is None else [0]), *indexes]  # kept or being written, ascending
-        self._unwritten: Checkpoint | None = None
+        self._unwritten: AnyCheckpoint | None = None
 
     @property
     def oldest_index(self) -> int:
@@ -47,12 +47,13 @@ class RetainedCheckpoints:
         is_complete = self._unwritten is None and len(self._indexes) == CHECKPOINTS_KEPT
         return self._indexes[0] if is_complete else 0
 
-    def add(self, checkpoint: Checkpoint, write_queue: WriteQueue) -> None:
+    def add(self, checkpoint: AnyCheckpoint, write_queue: WriteQueue) -> None:
         """Queue a checkpoint, in place of one that still waits in the queue; the oldest one is removed."""
         waiting, indexes = write_queue.checkpoint, self._indexes
-        if checkpoint.index == 0 and not checkpoint.state and not indexes:
+        is_founding = isinstance(checkpoint, Checkpoint) and checkpoint.index == 0 and not checkpoint.state
+        if is_founding and not indexes:
             indexes.append(0)
-            self._founding = write_queue.founding = self._unwritten = checkpoint
+            self._founding = write_queue.founding = self._unwritten = checkpoint.whole()
             return
         if waiting is not None and indexes and indexes[-1] == waiting.index:
             indexes.pop()
@@ -80,14 +81,14 @@ class RetainedCheckpoints:
         without_file = {unwritten} if self._founding is None else {unwritten, 0}
         return tuple(index for index in self._indexes if index not in without_file)
 
-    def written(self, checkpoint: Checkpoint) -> None:
+    def written(self, checkpoint: AnyCheckpoint) -> None:
         """Note that a checkpoint is on disk."""
         if checkpoint is self._unwritten:
             self._unwritten = None
 
     def newest(self) -> Checkpoint | None:
         """The newest that is sound, written or not. Raises as `newest_durable` does."""
-        return self._unwritten or self.newest_durable()
+        return self._unwritten.whole() if self._unwritten is not None else self.newest_durable()
 
     def newest_durable(self) -> Checkpoint | None:
         """The newest sound one on disk: one that is damaged, foreign or unreadable is skipped.

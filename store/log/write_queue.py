@@ -24,6 +24,8 @@ A crash before step 2 leaves files that no record names; nothing was reported du
 them. A crash before step 3 leaves superfluous files; the next opening removes them too.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +57,7 @@ from jetraft.store.ledger.ledger_records import Born, GroupKey, Point
 from jetraft.store.log import erasure
 from jetraft.store.model import index_ranges
 from jetraft.store.model.block_sizes import BLOCK_BYTES_MIN
-from jetraft.store.port import Checkpoint, HardState
+from jetraft.store.port import AnyCheckpoint, Checkpoint, HardState
 
 BEGINNINGS: Final[tuple[list[Kind], ...]] = (
     [],
@@ -129,7 +131,7 @@ class WriteQueue:
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that no longer grow
     rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
     drops_copies: bool = False  # what is kept of damaged bytes goes, as something was erased
-    checkpoint: Checkpoint | None = None
+    checkpoint: AnyCheckpoint | None = None
     dropped: index_ranges.Ranges | None = None
     unlink: list[Path] = attrs.field(factory=list)
     close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were removed
@@ -223,8 +225,8 @@ def fill(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[in
         _add_removal_of_copies(batch, place, opened)
     if write_queue.checkpoint is not None:
         name = checkpoint_name(write_queue.checkpoint.index)
-        data = checkpoint_file.pack(write_queue.checkpoint, identity, place.cipher)
-        _add_replacement(batch, disk, log / name, data, opened)
+        made = partial(_packed, write_queue.checkpoint, identity, place.cipher)
+        _add_replacement(batch, disk, log / name, made, opened)
     if write_queue.makes_files:
         batch.sync(directory(log))
 
@@ -356,7 +358,8 @@ def _add_rewrites(batch: Batch, write_queue: WriteQueue, place: LogPlace, log_fd
     for growing in dict.fromkeys(item.file.fd for item in write_queue.rewrites.values() if item.file.fd is not None):
         batch.sync_data(growing)
     # The journal is durable, name included, before a byte of a block changes: an opening completes it.
-    _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
+    packed = erasure.pack(rewrites, place.identity)
+    _add_replacement(batch, disk, journal, lambda: packed, opened)
     for name in dict.fromkeys(rewrite.name for rewrite in rewrites):  # it holds what is about to be erased
         batch.unlink(bytes(place.log / parity_name(name)))
     batch.sync(log_fd)
@@ -381,12 +384,19 @@ def _add_removal_of_copies(batch: Batch, place: LogPlace, opened: list[int]) -> 
             batch.sync(opened[-1])
 
 
-def _add_replacement(batch: Batch, disk: Disk, path: Path, data: bytes, opened: list[int]) -> None:
-    """Write a file under a temporary name and rename it into place. The caller syncs the directory."""
+def _packed(checkpoint: AnyCheckpoint, identity: Identity, cipher: GroupCipher | None) -> bytes:
+    return checkpoint_file.pack(checkpoint.whole(), identity, cipher)
+
+
+def _add_replacement(batch: Batch, disk: Disk, path: Path, make: Callable[[], bytes], opened: list[int]) -> None:
+    """Write a file under a temporary name and rename it into place. The caller syncs the directory.
+
+    Its content is made in the thread that writes it: a checkpoint may have 20 MB.
+    """
     tmp = path.with_name(path.name + TMP_SUFFIX)
     fd = disk.open_file(tmp, create=True)
     opened.append(fd)
     batch.truncate(fd, 0)
-    batch.write(fd, [data], 0)
+    batch.write_made(fd, make, 0)
     batch.sync(fd)
     batch.rename(bytes(tmp), bytes(path))

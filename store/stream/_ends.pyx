@@ -2,13 +2,15 @@
 """When messages end that have a time to live: a heap of (end, sequence), 16 bytes each.
 
 A heap of Python's tuples took 153 bytes a message, and its snapshot made and sorted objects for each. Here a snapshot is
-written, and read, as the msgpack array of pairs that it always was, without an object for any of them.
+written, and read, as the msgpack array of pairs that it always was, without an object for any of them. The turn that
+takes it copies the heap, as it is in memory; what is gone is left out, and the rest sorted and written, in any
+thread and without the interpreter lock.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t, uint8_t
-from libc.stdlib cimport free, qsort, realloc
-from libc.string cimport memmove
+from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.string cimport memcpy
 
 cdef enum:
     ITEMS_MIN = 8
@@ -36,6 +38,7 @@ cdef class EndHeap:
 
     cdef Item *_items
     cdef Py_ssize_t _count, _capacity
+    cdef Py_ssize_t _hand       # the place that a sweep looks at next
 
     def __dealloc__(self):
         free(self._items)
@@ -65,39 +68,34 @@ cdef class EndHeap:
         self._sink(0)
         return found
 
-    def keep(self, is_wanted):
-        """Remove every sequence for which `is_wanted` is false."""
-        cdef Py_ssize_t looked_at = 0, kept = 0
-        try:
-            while looked_at < self._count:
-                if is_wanted(self._items[looked_at].seq):
-                    self._items[kept] = self._items[looked_at]
-                    kept += 1
-                looked_at += 1
-        finally:  # should the question have failed, what was not looked at stays
-            if kept < looked_at:
-                memmove(&self._items[kept], &self._items[looked_at], (self._count - looked_at) * sizeof(Item))
-                self._count -= looked_at - kept
-                self._arrange()
+    def sweep(self, is_wanted, Py_ssize_t count):
+        """Look at so many places, going round, and remove the sequences for which `is_wanted` is false.
 
-    def pack(self, list before not None):
-        """A msgpack array of pairs: (0, sequence) of each in `before`, then all that is here, ascending.
-
-        `before` is ascending. The heap is in order after that, which is a heap too. Raises MemoryError.
+        With two places for each that is pushed, what is not wanted is never more than what is, and a little.
         """
-        cdef Py_ssize_t i, count = len(before) + self._count
-        cdef bytes room = PyBytes_FromStringAndSize(NULL, HEAD_BYTES_MAX + count * PAIR_BYTES_MAX)
-        cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(room)
-        cdef uint8_t *at = put_head(start, count)
-        cdef int64_t seq
-        for i in range(len(before)):
-            seq = before[i]
-            at = put_number(put_number(put_mark(at), 0), seq)
-        with nogil:
-            qsort(self._items, self._count, sizeof(Item), in_order)
-            for i in range(self._count):
-                at = put_number(put_number(put_mark(at), self._items[i].end_ns), self._items[i].seq)
-        return room[:at - start]
+        while count and self._count:
+            count -= 1
+            if self._hand >= self._count:
+                self._hand = 0
+            if is_wanted(self._items[self._hand].seq):
+                self._hand += 1
+                continue
+            self._count -= 1
+            if self._hand < self._count:
+                self._items[self._hand] = self._items[self._count]
+                self._sink(self._hand)
+                self._rise(self._hand)
+
+    def copy(self):
+        """What is here now, for a snapshot. Raises MemoryError."""
+        cdef EndCopy found = EndCopy()
+        if self._count:
+            found.items = <Item *>malloc(self._count * sizeof(Item))
+            if found.items == NULL:
+                raise MemoryError
+            memcpy(found.items, self._items, self._count * sizeof(Item))
+            found.count = self._count
+        return found
 
     def restore(self, const uint8_t[::1] packed not None):
         """Take what `pack` has written in place of what is here; the sequences with an end of 0, ascending.
@@ -176,6 +174,112 @@ cdef class EndHeap:
             self._items[place] = self._items[child]
             place = child
         self._items[place] = item
+
+
+cdef class EndCopy:
+    """The pairs of a heap at one moment. `pack` may be called once, in any thread."""
+
+    cdef Item *items
+    cdef Py_ssize_t count
+
+    def __dealloc__(self):
+        free(self.items)
+
+    def __len__(self):
+        return self.count
+
+    def pack(self, list before not None, bytes dead not None, uint64_t first_seq, uint64_t last_seq):
+        """A msgpack array of pairs: (0, sequence) of each in `before`, then all that is live, ascending.
+
+        `before` is ascending. Live is a sequence from `first_seq` to `last_seq` that is not in `dead`, as
+        `MessageIndex.pack_deleted` gives it. Raises MemoryError, and ValueError where `dead` is damaged.
+        """
+        cdef Py_ssize_t i, count
+        cdef bytes room
+        cdef uint8_t *start
+        cdef uint8_t *at
+        cdef int64_t seq
+        cdef Runs runs
+        read_runs(dead, first_seq, &runs)
+        with nogil:
+            count = 0
+            for i in range(self.count):
+                if is_live(<uint64_t>self.items[i].seq, first_seq, last_seq, &runs):
+                    self.items[count] = self.items[i]
+                    count += 1
+            qsort(self.items, count, sizeof(Item), in_order)
+        free(runs.ends)
+        self.count = count
+        count += len(before)
+        room = PyBytes_FromStringAndSize(NULL, HEAD_BYTES_MAX + count * PAIR_BYTES_MAX)
+        start = <uint8_t *>PyBytes_AS_STRING(room)
+        at = put_head(start, count)
+        for i in range(len(before)):
+            seq = before[i]
+            at = put_number(put_number(put_mark(at), 0), seq)
+        with nogil:
+            for i in range(self.count):
+                at = put_number(put_number(put_mark(at), self.items[i].end_ns), self.items[i].seq)
+        free(self.items)
+        self.items = NULL
+        self.count = 0
+        return memoryview(room)[:at - start]
+
+
+cdef struct Runs:
+    uint64_t *ends      # pairs: the first sequence of a run, and the one behind its last
+    Py_ssize_t count    # of runs
+
+
+cdef int read_runs(bytes packed, uint64_t first_seq, Runs *runs) except -1:
+    """Unpack runs of sequences (store/stream/_seqset.pyx)."""
+    cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(packed)
+    cdef Py_ssize_t size = len(packed), at = 0
+    cdef uint64_t gap, run, seq = first_seq
+    runs.count = 0
+    runs.ends = <uint64_t *>malloc((size // 2 + 1) * 2 * sizeof(uint64_t))  # a run has two bytes at least
+    if runs.ends == NULL:
+        raise MemoryError
+    with nogil:
+        while at < size:
+            if not read_varint(data, size, &at, &gap) or not read_varint(data, size, &at, &run) or not run:
+                break
+            runs.ends[2 * runs.count] = seq + gap
+            seq += gap + run
+            runs.ends[2 * runs.count + 1] = seq
+            runs.count += 1
+            if at == size:
+                return 0
+    if size:
+        free(runs.ends)
+        raise ValueError("a run of sequences is damaged")
+    return 0
+
+
+cdef bint read_varint(const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, uint64_t *value) noexcept nogil:
+    cdef int shift = 0
+    value[0] = 0
+    while at[0] < size and shift < 64:
+        value[0] |= <uint64_t>(data[at[0]] & 0x7f) << shift
+        at[0] += 1
+        if data[at[0] - 1] < 0x80:
+            return True
+        shift += 7
+    return False
+
+
+cdef bint is_live(uint64_t seq, uint64_t first_seq, uint64_t last_seq, const Runs *runs) noexcept nogil:
+    """Whether a sequence is in no run: before the first that ends behind it."""
+    cdef Py_ssize_t low = 0, high = runs.count, middle
+    if seq < first_seq or seq > last_seq:
+        return False
+    while low < high:
+        middle = (low + high) // 2
+        if runs.ends[2 * middle + 1] > seq:
+            high = middle
+        else:
+            low = middle + 1
+    return low == runs.count or runs.ends[2 * low] > seq
 
 
 # --- msgpack

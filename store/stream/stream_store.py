@@ -37,7 +37,7 @@ from jetraft.store.stream.indexed_stream import IndexedStream
 from jetraft.store.stream.lost_messages import LostMessages, Runs, missing_runs
 from jetraft.store.stream.retention import UNLIMITED, SizeModel, StoreLimits
 
-__all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
+__all__ = ["Liveness", "StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
 
 SNAPSHOT_VERSION: Final = 1
 LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range with an estimated end can be long
@@ -71,6 +71,15 @@ class StoreStatistics:
     index_bytes: int  # allocated for the index and the subjects
     filter_sets: int
     verdict_bytes: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Liveness:
+    """Which sequences are live at one moment: those from first_seq to last_seq that are not in `dead`."""
+
+    first_seq: int
+    last_seq: int
+    dead: bytes  # as PackedRanges reads it
 
 
 class StreamStore(IndexedStream):
@@ -333,6 +342,11 @@ class StreamStore(IndexedStream):
     def distrust(self, error: StoreError | OSError) -> None:
         """Report damage that was met while an entry was applied."""
         self._on_damage(error)
+
+    def liveness(self) -> Liveness:
+        """Which sequences are live now."""
+        index = self._index
+        return Liveness(first_seq=index.first_seq, last_seq=index.last_seq, dead=index.pack_deleted())
 
     # -- restart --------------------------------------------------------------------------------------------------
 

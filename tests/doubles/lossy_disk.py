@@ -32,6 +32,10 @@ class LossyBatch:
         """See Batch."""
         self.operations.append(("write", (fd, b"".join(buffers), offset)))
 
+    def write_made(self, fd: int, make: Callable[[], bytes], offset: int) -> None:
+        """See Batch."""
+        self.operations.append(("write", (fd, make, offset)))
+
     def sync_data(self, fd: int) -> None:
         """See Batch."""
         self.operations.append(("sync", (fd,)))
@@ -345,8 +349,8 @@ class LossyDisk:
             raise
         getattr(self, f"_do_{name}")(*arguments)
 
-    def _do_write(self, fd: int, data: bytes, offset: int) -> None:
-        self._file(fd).change(offset, data)
+    def _do_write(self, fd: int, data: bytes | Callable[[], bytes], offset: int) -> None:
+        self._file(fd).change(offset, data() if callable(data) else data)
 
     def _do_sync(self, fd: int) -> None:
         self._open[fd].sync()

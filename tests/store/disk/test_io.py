@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -383,3 +384,46 @@ async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk
     await durable(log)
     assert [entry for _, entry in log.frames(1, 199)] == entries[log.first_index - 1 :]
     log.close()
+
+
+def test_what_is_written_may_be_made_in_the_thread_that_writes_it(
+    tmp_path: Path, writer: Writer, disk: LocalDisk
+) -> None:
+    threads: list[int] = []
+
+    def made() -> bytes:
+        threads.append(threading.get_ident())
+        return b"made" * 1000
+
+    fd = disk.open_file(tmp_path / "a", create=True)
+    batch, done = disk.batch(), list[OSError | None]()
+    batch.write(fd, [b"before"], 0)
+    batch.write_made(fd, made, 6)
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+
+    assert done == [None]
+    assert (tmp_path / "a").read_bytes() == b"before" + b"made" * 1000
+    assert threads != [threading.get_ident()]
+    assert len(threads) == 1
+    disk.close_file(fd)
+
+
+@pytest.mark.parametrize(("failure", "code"), [(MemoryError(), errno.ENOMEM), (ValueError("no"), errno.EIO)])
+def test_what_cannot_be_made_is_a_failed_write(
+    tmp_path: Path, writer: Writer, disk: LocalDisk, failure: Exception, code: int
+) -> None:
+    def made() -> bytes:
+        raise failure
+
+    fd = disk.open_file(tmp_path / "a", create=True)
+    batch, done = disk.batch(), list[OSError | None]()
+    batch.write_made(fd, made, 0)
+    batch.write(fd, [b"after"], 0)
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+
+    assert done[0] is not None
+    assert done[0].errno == code
+    assert (tmp_path / "a").read_bytes() == b""
+    disk.close_file(fd)

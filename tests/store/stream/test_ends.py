@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.stream._ends import EndHeap
+from jetraft.store.stream._seqset import pack_ranges
 
 INT64_MAX = 2**63 - 1
 ENDS = st.one_of(st.integers(1, 300), st.integers(-(2**63), -1), st.integers(1, INT64_MAX))
@@ -29,6 +30,11 @@ def drained(ends: EndHeap) -> list[tuple[int, int]]:
     return found
 
 
+def packed_of(ends: EndHeap, never: Sequence[int] = ()) -> bytes:
+    """A snapshot in which everything is live."""
+    return bytes(ends.copy().pack(list(never), b"", 0, INT64_MAX))
+
+
 @given(PAIRS)
 def test_the_earliest_comes_first(pairs: list[tuple[int, int]]) -> None:
     ends = filled(pairs)
@@ -43,7 +49,7 @@ def test_a_snapshot_is_the_pairs_in_order_and_comes_back(
     pairs: list[tuple[int, int]], never: list[int], more: list[tuple[int, int]]
 ) -> None:
     ends = filled(pairs)
-    packed = ends.pack(sorted(never))
+    packed = packed_of(ends, sorted(never))
     assert packed == msgpack.packb([*((0, seq) for seq in sorted(never)), *sorted(pairs)])
     again = filled(more)
     assert again.restore(packed) == sorted(never)
@@ -53,31 +59,47 @@ def test_a_snapshot_is_the_pairs_in_order_and_comes_back(
         assert drained(each) == sorted(pairs + more)
 
 
-@given(pairs=PAIRS, odd=st.booleans())
-def test_only_what_is_wanted_is_kept(pairs: list[tuple[int, int]], odd: bool) -> None:  # noqa: FBT001  (drawn)
+LIVE = st.sets(st.integers(1, 80), max_size=60)
+
+
+@given(pairs=st.lists(st.tuples(ENDS, st.integers(0, 90)), max_size=60), live=LIVE)
+def test_a_snapshot_leaves_out_what_is_gone(pairs: list[tuple[int, int]], live: set[int]) -> None:
+    first, last = min(live, default=1), max(live, default=0)
+    gone = [(seq, seq) for seq in range(first, last + 1) if seq not in live]
+    dead = pack_ranges(gone, first)
     ends = filled(pairs)
-    ends.keep(lambda seq: seq % 2 == odd)
-    assert drained(ends) == sorted(pair for pair in pairs if pair[1] % 2 == odd)
+    copied = ends.copy()
+    while len(ends):  # what happens afterwards is not in it
+        ends.pop()
+    packed = copied.pack([], dead, first, last)
+    assert [tuple(pair) for pair in msgpack.unpackb(packed)] == sorted(pair for pair in pairs if pair[1] in live)
 
 
-@given(pairs=PAIRS.filter(bool), data=st.data())
-def test_a_question_that_fails_loses_nothing_that_was_not_looked_at(
-    pairs: list[tuple[int, int]], data: st.DataObject
-) -> None:
-    ends, answered = filled(pairs), data.draw(st.integers(0, len(pairs) - 1))
-    refused: list[int] = []
-
-    def is_wanted(seq: int) -> bool:
-        if len(refused) == answered:
-            raise LookupError
-        refused.append(seq)
-        return False
-
-    with pytest.raises(LookupError):
-        ends.keep(is_wanted)
+@given(pairs=PAIRS, odd=st.booleans(), count=st.integers(0, 200))
+def test_a_sweep_removes_only_what_is_not_wanted(pairs: list[tuple[int, int]], odd: bool, count: int) -> None:  # noqa: FBT001  (drawn)
+    ends = filled(pairs)
+    ends.sweep(lambda seq: seq % 2 == odd, count)
     left = drained(ends)
+    wanted = sorted(pair for pair in pairs if pair[1] % 2 == odd)
+    assert [pair for pair in left if pair[1] % 2 == odd] == wanted
     assert left == sorted(left)
-    assert sorted([*refused, *(seq for _, seq in left)]) == sorted(seq for _, seq in pairs)
+    assert left == wanted or count < 2 * len(pairs)
+
+
+def test_two_places_for_each_that_is_added_bound_what_is_kept_of_what_is_gone() -> None:
+    ends, kept = EndHeap(), 100
+    most = 0
+    for seq in range(20_000):
+        ends.push(10**9 - seq % 977, seq)
+        ends.sweep(lambda other, newest=seq: other > newest - kept, 2)
+        most = max(most, len(ends))
+    assert most <= 2 * kept + 2
+
+
+@pytest.mark.parametrize("dead", [b"\x01", b"\x01\x00", b"\xff" * 12])
+def test_damaged_runs_of_what_is_gone_are_refused(dead: bytes) -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        filled([(1, 1)]).copy().pack([], dead, 1, 9)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +128,6 @@ def test_any_bytes_are_read_or_refused(packed: bytes) -> None:
         never = ends.restore(packed)
     except ValueError:
         return
-    assert [tuple(pair) for pair in msgpack.unpackb(ends.pack(never))] == sorted(
+    assert [tuple(pair) for pair in msgpack.unpackb(packed_of(ends, never))] == sorted(
         (int(end_ns), int(seq)) for end_ns, seq in msgpack.unpackb(packed)
     )
