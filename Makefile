@@ -130,8 +130,9 @@ bench-quick: setup ## a short benchmark, under 3 minutes
 bench-growth: setup ## cost per message as subjects, subscriptions, consumers and messages grow
 	$(BIN)/python -m tests.bench.growth
 
-bench-store: setup ## large streams: recovery after SIGKILL, purge, reads, compaction, encryption (MESSAGES=n KIND=jetraft)
+bench-store: setup ## large streams: recovery and opening after SIGKILL, purge, reads, compaction, encryption (MESSAGES=n KIND=jetraft)
 	$(BIN)/python -m tests.bench.store $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(KIND),--kind $(KIND))
+	$(BIN)/python -m tests.bench.opening $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(KIND),--kind $(KIND))
 
 bench-many: setup ## many idle streams: creation, disk, idle cost, restart after SIGKILL (N=10000)
 	$(BIN)/python -m tests.bench.many $(if $(N),--streams $(N))

@@ -16,13 +16,14 @@ acknowledged.
     replaced          the whole state: of a log copied from another member, or from a store of an older format
     noted             the group may rely on a log of this node that is gone
     removed           the group has left this node
-    value             a small value of the node itself, by name
+    value             a small value of the node itself, by name; and of a group, which blocks have the subject of
+                      something that was erased
 
 Source of the idea: metadata kept apart from the entries that it describes (Protocol-Aware Recovery, FAST'18); a
 journal of facts about files (RocksDB's and LevelDB's MANIFEST).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -46,6 +47,7 @@ _REPLACED: Final = "g"
 _NOTED: Final = "n"
 _REMOVED: Final = "r"
 _VALUE: Final = "v"
+_ERASED: Final = "erased/"
 
 
 class Born(NamedTuple):
@@ -134,6 +136,7 @@ class NodeState:
             key = GroupId(str(group_id)), int(incarnation)
             if kind == _REMOVED:
                 self.groups.pop(key, None)
+                self.values.pop(erased_name(key), None)
             else:
                 self.groups[key] = _applied(self.groups.get(key, GroupState()), kind, rest)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -243,6 +246,26 @@ def forgotten(key: GroupKey) -> bytes:
 def value(name: str, content: bytes | None) -> bytes:
     """A value of the node; None removes it."""
     return _record(_VALUE, name, content)
+
+
+def erased_name(key: GroupKey) -> str:
+    """The value that has the blocks of a group in which something was erased whose subject is still there."""
+    return f"{_ERASED}{key[0]}.{key[1]}"
+
+
+def erased(key: GroupKey, serials: Collection[int]) -> bytes:
+    """These are they. A value, which earlier versions pass over: to them it says nothing."""
+    packed: bytes = msgpack.packb(sorted(serials))
+    return value(erased_name(key), packed if serials else None)
+
+
+def erased_serials(content: bytes | None) -> frozenset[int]:
+    """What `erased` has noted; nothing where there is none, or what it has is not to be read."""
+    try:
+        found = msgpack.unpackb(content or b"\x90")
+        return frozenset(serial for serial in found if isinstance(serial, int))
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return frozenset()
 
 
 def replaced(key: GroupKey, state: GroupState) -> bytes:

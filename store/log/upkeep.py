@@ -9,6 +9,7 @@ import attrs
 
 from jetraft.store.blocks.block import Block, BlockList
 from jetraft.store.frames.format import checkpoint_name
+from jetraft.store.ledger import ledger_records
 from jetraft.store.log import erasure
 from jetraft.store.log.compaction import Compacted, Source, replacing
 from jetraft.store.log.damage import Damage
@@ -58,7 +59,7 @@ class BlockUpkeep:
         self._damage = damage
         self._dropped = dropped  # every index that was ever dropped on purpose; only grows
         # Block -> how often a message was erased in it whose subject is still there. Most logs have none.
-        self._erasures: dict[int, int] | None = None
+        self._erasures: dict[int, int] | None = self._noted_erasures()
 
     @property
     def erased_in(self) -> frozenset[int]:
@@ -81,7 +82,26 @@ class BlockUpkeep:
         self._rewrite(block, frame_offset, frame, is_invalidated=False)
         if self._erasures is None:
             self._erasures = {}
-        self._erasures[block] = self._erasures.get(block, 0) + 1
+        count = self._erasures[block] = self._erasures.get(block, 0) + 1
+        if count == 1:
+            self._note_erasures()
+
+    def _noted_erasures(self) -> dict[int, int] | None:
+        """What an earlier process has noted of these blocks."""
+        place = self._state.place
+        content = place.ledger.values.get(ledger_records.erased_name(place.key))
+        serials = ledger_records.erased_serials(content) if content is not None else ()
+        found = {number: 1 for number, file in self._reader.files.items() if file.head.serial in serials}
+        return found or None
+
+    def _note_erasures(self) -> None:
+        """Have the ledger know the blocks, with its next batch: the restart in between applies the erasure again.
+
+        A checkpoint that stands for the erasure is recorded after that, so no start is without both.
+        """
+        place, files = self._state.place, self._reader.files
+        serials = [files[number].head.serial for number in self.erased_in if number in files]
+        place.ledger.note(ledger_records.erased(place.key, serials))
 
     def drop_copies(self) -> None:
         """See FileLog. A log that has failed drops them when the entry is applied again."""
@@ -185,9 +205,9 @@ class BlockUpkeep:
 
     def _is_rid_of(self, number: int) -> None:
         """A block has nothing of what was erased any more."""
-        if self._erasures is not None:
-            self._erasures.pop(number, None)
+        if self._erasures is not None and self._erasures.pop(number, None) is not None:
             self._erasures = self._erasures or None
+            self._note_erasures()
 
     def directory_sync_failed(self, error: OSError) -> None:
         """Fail the log because an fsync of its directory failed; final, like a failed fsync of a file.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import codecs, store
+from tests.bench import codecs, opening, store
 from tests.bench.measure import build_generator
 
 
@@ -25,6 +25,13 @@ def test_a_killed_server_has_all_messages_again_with_and_without_checkpoints(tmp
     assert figures["ready s"] > 0
     assert figures["full scan s"] > 0
     assert figures["purge s"] > 0
+
+
+def test_the_opening_of_a_long_stream_beside_a_short_one_is_measured(tmp_path: Path) -> None:
+    figures = opening.measure("jetraft", build_generator(tmp_path), messages=50_000, subjects=1000)
+    assert 0 < figures["first get s"] <= figures["complete s"]
+    assert figures["longest wait of the side ms"] > 0
+    assert figures["scan: side get s"] > 0
 
 
 def test_what_keys_and_codecs_cost_is_measured(tmp_path: Path) -> None:

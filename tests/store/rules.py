@@ -123,6 +123,11 @@ def _erased_while_a_rewrite_waited() -> None:
     trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
+def _erased_before_a_restart() -> None:
+    test = test_compactor.test_the_subject_of_an_erased_message_goes_also_after_a_restart
+    trio.run(partial(test, None, "both checkpoints"), clock=MockClock(autojump_threshold=0))
+
+
 def _erased_over_an_unreadable_disk() -> None:
     damaged = test_local_damage.Damageable("plain")
     damaged.damage("an unreadable sector", Random(0))
@@ -353,6 +358,12 @@ MUTATIONS: Final = (
         "a rewrite settles erasures that came after its plan",
         _setting(BlockUpkeep, "forget_erasures", lambda upkeep, block, _planned: upkeep._is_rid_of(block)),
         _erased_while_a_rewrite_waited,
+    ),
+    Mutation(
+        "S20",
+        "a start does not know what was erased and still has a subject",
+        _setting(BlockUpkeep, "_noted_erasures", lambda _upkeep: None),
+        _erased_before_a_restart,
     ),
     Mutation(
         "S20",

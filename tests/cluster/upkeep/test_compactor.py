@@ -178,6 +178,30 @@ async def test_the_subject_of_an_erased_message_goes_though_nearly_all_of_its_bl
     assert lab.replica.found() == expected
 
 
+@pytest.mark.parametrize("since", ["nothing", "one checkpoint", "both checkpoints"])
+async def test_the_subject_of_an_erased_message_goes_also_after_a_restart(autojump: object, since: str) -> None:
+    lab = lab_of_secrets("private.subject")
+    lab.replica.checkpoint()
+    lab.erase(2)
+    expected = lab.replica.found()
+    for _ in range(("nothing", "one checkpoint", "both checkpoints").index(since)):
+        lab.replica.command("remove", [], False)  # noqa: FBT003  (an entry that does nothing)
+        lab.replica.checkpoint()
+    lab.replica.restart()
+    lab.replica.settle()  # what the replay has erased again
+    assert lab.has_on_disk("private.subject")
+    assert lab.replica.log.upkeep.erased_in
+
+    await lab.look(12)
+
+    assert not lab.has_on_disk("private.subject")
+    assert lab.replica.found() == expected
+    lab.replica.command("remove", [], False)  # noqa: FBT003  (an entry that does nothing)
+    lab.replica.checkpoint()
+    lab.replica.restart()
+    assert lab.replica.log.upkeep.erased_in == set()
+
+
 async def test_what_is_erased_while_a_rewrite_waits_goes_with_the_next_one(autojump: object) -> None:
     """The plan was made for what lived before, so its file has the subject of the second message once more."""
     lab = lab_of_secrets("first.subject", "second.subject")
