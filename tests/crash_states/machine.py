@@ -58,8 +58,9 @@ class WatchedDisk(LossyDisk):
         if self.on_operation is not None:
             self.on_operation()
 
-    def _do_write(self, fd: int, data: bytes, offset: int) -> None:
+    def _do_write(self, fd: int, data: bytes | Callable[[], bytes], offset: int) -> None:
         """In two halves: a process can be killed between them."""
+        data = data() if callable(data) else data
         half = len(data) // 2
         super()._do_write(fd, data[:half], offset)
         if self.on_operation is not None:

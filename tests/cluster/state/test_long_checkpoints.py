@@ -27,12 +27,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from jetraft.store.log.file_log import FileLog
+
 OWN: Final = NodeId("N1234567")
 IDENTITY: Final = Identity(node_id=OWN, group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
 MESSAGES: Final = 1_000_000
 OF_AN_ENTRY: Final = 2_000
 STEP_NS_MAX: Final = 20_000_000
 HDR: Final = b"NATS/1.0\r\nNats-TTL: 1h\r\n\r\n"
+
+
+def fill(log: FileLog, machine: StreamMachine) -> None:
+    """Append and apply all messages."""
+    for number in range(MESSAGES // OF_AN_ENTRY):
+        records = [make_record(b"s.a", HDR, b"x", ts_ns=number, flags=RECORD_HAS_TTL)] * OF_AN_ENTRY
+        first_seq = number * OF_AN_ENTRY + 1
+        frame = seal(
+            Kind.MESSAGES,
+            index=number + 1,
+            term=1,
+            incarnation=7,
+            body=records,
+            first_seq=first_seq,
+            count=OF_AN_ENTRY,
+        )
+        entry = Entry(index=number + 1, term=1, kind=Kind.MESSAGES, frame=frame)
+        log.append([entry])
+        machine.apply([entry])
+        log.submit()
 
 
 @pytest.mark.campaign
@@ -46,15 +68,7 @@ def test_no_step_of_the_turn_is_long_while_a_stream_with_a_million_times_to_live
     machine = StreamMachine(StreamStore(log, StoreLimits(max_msgs=MESSAGES)), Deaf())
     log.set_hard_state(HardState(term=1, vote=OWN))
     history = ConfigurationHistory(Configuration(voters=(OWN,)))
-    for number in range(MESSAGES // OF_AN_ENTRY):
-        records = [make_record(b"s.a", HDR, b"x", ts_ns=number, flags=RECORD_HAS_TTL)] * OF_AN_ENTRY
-        first_seq = number * OF_AN_ENTRY + 1
-        fields = {"index": number + 1, "term": 1, "incarnation": 7, "count": OF_AN_ENTRY, "first_seq": first_seq}
-        frame = seal(Kind.MESSAGES, body=records, **fields)
-        entry = Entry(index=number + 1, term=1, kind=Kind.MESSAGES, frame=frame)
-        log.append([entry])
-        machine.apply([entry])
-        log.submit()
+    fill(log, machine)
     checkpointer = Checkpointer(
         CheckpointPolicy(), log=log, machine=machine, configurations=history, index=0, state_bytes=0
     )

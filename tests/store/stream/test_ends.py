@@ -1,6 +1,8 @@
 """The heap of ends does what a sorted list does, and its bytes are what msgpack makes of the pairs."""
 
 from collections.abc import Sequence
+from functools import partial
+from operator import lt
 
 import msgpack
 import pytest
@@ -91,7 +93,7 @@ def test_two_places_for_each_that_is_added_bound_what_is_kept_of_what_is_gone() 
     most = 0
     for seq in range(20_000):
         ends.push(10**9 - seq % 977, seq)
-        ends.sweep(lambda other, newest=seq: other > newest - kept, 2)
+        ends.sweep(partial(lt, seq - kept), 2)
         most = max(most, len(ends))
     assert most <= 2 * kept + 2
 
