@@ -16,7 +16,7 @@ PER_ADDRESS_MAX: Final = 192  # of those; a proxy in front of the server is one 
 
 @attrs.define(eq=False)
 class AddressShare:
-    """Who has places."""
+    """The holders of places."""
 
     places: int = CONNECTIONS_MAX
     per_address_max: int = PER_ADDRESS_MAX

@@ -1,4 +1,4 @@
-"""What the log says of JetStream at the start, as nats-server does."""
+"""Log lines about JetStream at the start, as of nats-server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ CIPHER_TITLES: Final = {"aes": "AES-GCM", "chachapoly": "ChaCha20-Poly1305"}
 
 
 def jetstream_banner(options: JetStreamOptions, store_dir: Path, capacity: Mapping[str, int]) -> list[str]:
-    """What the log says of JetStream at the start."""
+    """The log lines about JetStream at the start."""
     return [
         "---------------- JETSTREAM ----------------",
         f"  Strict:          {'true' if options.strict else 'false'}",

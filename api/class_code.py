@@ -106,5 +106,5 @@ class ClassCode:
 
 
 def digest(filename: str, script: str) -> bytes:
-    """What stands for a text."""
+    """The symbol that stands for a text."""
     return blake2b(f"{filename}\n{SALT.sub('', script)}".encode(), digest_size=DIGEST_BYTES).digest()

@@ -48,7 +48,7 @@ Fields = list[tuple[str, Any, Any]]  # name, what the class has under it, annota
 
 
 class Shape(NamedTuple):
-    """What the methods of a class follow from."""
+    """The facts that the methods of a class follow from."""
 
     is_frozen: bool
     is_kw_only: bool
@@ -65,7 +65,7 @@ def is_known() -> bool:
 
 
 class Default:
-    """What the text of `__init__` reads a default from, in the place of attrs' description of the field."""
+    """The object that the text of `__init__` reads a default from, in the place of attrs' description of the field."""
 
     __slots__ = ("default",)
 
@@ -114,7 +114,7 @@ def is_validated(value: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What the text depends on: whether there is a default or a factory, and what the field leaves out."""
+    """The facts that the text depends on: whether there is a default or a factory, and what the field leaves out."""
     if value.__class__ is not COUNTED:
         if value is attr.NOTHING:
             return ""
@@ -192,7 +192,7 @@ def build(cls: type, shape: Shape, fields: Fields, code: CodeType) -> type:
 
 
 def methods_of(cls: type, shape: Shape, fields: Fields, code: CodeType) -> dict[str, Any]:
-    """What attrs' text defines, with the defaults and factories of this class."""
+    """The functions that attrs' text defines, with the defaults and factories of this class."""
     names: dict[str, Any] = {"NOTHING": attr.NOTHING, "AttributeError": AttributeError, "_compat": make._compat}
     if shape.is_frozen:
         names["_cached_setattr_get"] = SET
@@ -220,7 +220,7 @@ def methods_of(cls: type, shape: Shape, fields: Fields, code: CodeType) -> dict[
 
 
 def described(name: str, value: Any, annotation: Any, *, kw_only: bool) -> Any:
-    """What attrs tells a validator of its field."""
+    """The description of a field that attrs gives to a validator."""
     found = make.Attribute.from_counting_attr(name, value, kw_only, annotation)
     assert found.alias is None, "no plain field has one"
     set_ = SET(found)
@@ -268,7 +268,7 @@ def correct_cells(old: type, new: type) -> None:
 
 
 def props_of(shape: Shape, *, compares: bool, writes_hash: bool) -> Any:
-    """What attrs says of the decorator; the same object for classes that are alike."""
+    """The arguments of the decorator; the same object for classes that are alike."""
     frozen, kw_only, own = shape.is_frozen, shape.is_kw_only, shape.own
     key = (frozen, kw_only, compares, writes_hash, own)
     found = PROPS.get(key)

@@ -50,7 +50,7 @@ CLIENTS, LEAFS = 0, 1
 
 @attrs.frozen
 class _Said:
-    """What another node has of an account, and how many of these were new when."""
+    """The share of another node in an account, and how many of these were new when."""
 
     counts: Counts = NOBODY
     new: Counts = NOBODY
@@ -143,7 +143,7 @@ class ClusterLimits:
                     await trio.lowlevel.checkpoint()
 
     def elsewhere(self, account: str) -> Counts:
-        """What the other nodes have of an account."""
+        """The shares of the other nodes in an account."""
         found = [said[account].counts for said in self._said.values() if account in said]
         return sum(clients for clients, _ in found), sum(leafs for _, leafs in found)
 

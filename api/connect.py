@@ -18,7 +18,7 @@ FIELDS: Final = frozenset({*BOOL_FIELDS, *TEXT_FIELDS, "protocol"})
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectOptions:
-    """What a CONNECT asks for. `error` is said and `close_reason` closes when the server does not accept it.
+    """The wishes of a CONNECT. `error` is said and `close_reason` closes when the server does not accept it.
 
     While `is_pending`, the connection is not read; the handler that answered so calls the plane's `release` later.
     """
@@ -67,7 +67,7 @@ def parse_connect(text: bytes, before: dict[str, Any] | None = None) -> dict[str
 
 
 def options_of(document: dict[str, Any]) -> ConnectOptions:
-    """What the plane and the pages want to know of a CONNECT."""
+    """The facts of a CONNECT for the plane and the pages."""
     return ConnectOptions(
         verbose=document.get("verbose", True),
         pedantic=document.get("pedantic", True),

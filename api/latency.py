@@ -64,7 +64,7 @@ class LatencySample:
 
 @attrs.frozen(kw_only=True, slots=True)
 class LatencyPart:
-    """What the responder's node knows of an answer."""
+    """The responder's node's knowledge of an answer."""
 
     service_ns: int
     responder: Document

@@ -171,7 +171,7 @@ def open_logger(options: Options) -> Logger:
 
 
 class GroupNames(Protocol):
-    """Who knows the streams of Raft groups. Implemented by api/jetstream/node.py."""
+    """A source of the streams of Raft groups. Implemented by api/jetstream/node.py."""
 
     def stream_of_group(self, group_id: str) -> tuple[str, str] | None:
         """Account and name; None for a group that is of no stream here."""

@@ -241,7 +241,7 @@ class Logins:
             self.web_authenticator = build_authenticator(rules, self.registry)
 
     def rules_for(self, session: Session) -> AuthRules:
-        """Who may connect the way that this client did."""
+        """The rules for the way in which this client connected."""
         return self._authenticator_of(session).rules
 
     def _authenticator_of(self, session: Session) -> Authenticator:
@@ -265,7 +265,7 @@ class Logins:
         )
 
     def on_violation(self, cid: int, kind: int, subject: bytes, queue: bytes, sid: bytes) -> bytes:
-        """What a client is told that may not publish or subscribe to something."""
+        """The error for a client that may not publish or subscribe to something."""
         said, logged = texts(kind, subject, queue, sid)
         session = self.sessions.by_cid.get(cid)
         if session is not None:
@@ -333,7 +333,7 @@ class Logins:
         return self._admit(session, ConnectOptions(), verdict)
 
     def _settle(self, session: Session, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> ConnectOptions:
-        """Who may come in may still ask for what there is not."""
+        """Check the wishes of a client that may come in: it may ask for what there is not."""
         if isinstance(outcome, LoginRefusal):
             reason = Reason.PROXY_REQUIRED if outcome.needs_proxy else Reason.AUTHENTICATION_FAILURE
             return self._refuse(session, credentials_of(document), outcome.why, reason)

@@ -1,4 +1,4 @@
-"""What clients have of the memory budget, where there is one: the plane's bound of what waits follows what is left."""
+"""The clients' share of the memory budget, where there is one: the plane's bound of what waits follows what is left."""
 
 from __future__ import annotations
 

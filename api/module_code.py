@@ -142,7 +142,7 @@ class ModuleCode:
 
 
 def facts_of(name: str, module: ModuleType) -> Facts | None:
-    """What is kept of a module that Python has found in the folder of its package; None of others."""
+    """The record of a module that Python has found in the folder of its package; None of others."""
     spec = getattr(module, "__spec__", None)
     if (
         not name.startswith(PACKAGES)

@@ -50,7 +50,7 @@ class PlaneOutbox:
         return self.plane.is_subscribed(self.account, subject)
 
     def waiting_bytes(self, subject: bytes) -> int:
-        """What waits for the receiver of this subject that is furthest behind, in bytes; 0 when it keeps up."""
+        """The bytes that wait for the receiver of this subject that is furthest behind; 0 when it keeps up."""
         waiting, routes = self.plane.waiting_bytes(self.account, subject)
         return max(waiting, *map(self.reactor.route_bytes, routes)) if routes else waiting
 

@@ -80,7 +80,7 @@ def without_secrets(options: bytes) -> str:
 
 
 def told(line: bytes) -> str:
-    """What a client is told; empty for what nats-server does not log: INFO, and what is no line of the protocol."""
+    """The line that a client is told; empty where nats-server logs none: INFO, and what is no line of the protocol."""
     text = line.strip().decode(errors="replace")
     if line.startswith(b"+OK"):
         return "OK"

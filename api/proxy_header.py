@@ -34,7 +34,7 @@ class ProxyHeaderError(Exception):
 
 @attrs.frozen
 class ProxyHeader:
-    """What was found: how many bytes it takes, and the client's address. Without one the proxy speaks for itself.
+    """The finding: how many bytes it takes, and the client's address. Without one the proxy speaks for itself.
 
     No bytes: the connection begins without a header.
     """
@@ -64,7 +64,7 @@ def parse_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """What was being read when a connection ended, or its time did."""
+    """The part that was being read when a connection ended, or its time did."""
     if len(data) < DETECTED_BYTES:
         return "protocol version"
     if data.startswith(LINE_BEGINS):

@@ -63,12 +63,12 @@ def pause_ns(queued_bytes: int, bytes_max: int) -> int:
 
 
 def client_urls(peer: MeshPeer) -> tuple[str, ...]:
-    """Where the clients of a node connect, URLS_MAX addresses at most. Older nodes name one, and some none."""
+    """The addresses for a node's clients, URLS_MAX addresses at most. Older nodes name one, and some none."""
     return checked_urls(peer.metadata.get("client_urls") or [peer.client_url])
 
 
 def checked_urls(said: Any) -> tuple[str, ...]:
-    """What a node says of its addresses, as far as it is that."""
+    """A node's report of its addresses, as far as it is that."""
     given = said[:URLS_MAX] if isinstance(said, list) else []
     return tuple(url for url in given if url and isinstance(url, str))
 
@@ -82,7 +82,7 @@ def told(permissions: Permissions | None) -> dict[str, dict[str, list[str]]]:
 
 
 def checked_permissions(said: Any) -> dict[str, dict[str, list[str]]]:
-    """What a node says of its permissions, as far as it is that; they are shown, and nothing is decided by them."""
+    """A node's report of its permissions, as far as it is that; they are shown, and nothing is decided by them."""
     found: dict[str, dict[str, list[str]]] = {}
     for name in ("import", "export"):
         rules = said.get(name) if isinstance(said, dict) else None

@@ -393,13 +393,13 @@ class Server:
 
 
 def secrets_of(cluster: ClusterOptions, of_routes: Sequence[bytes]) -> tuple[bytes, ...]:
-    """What peers prove: what is configured, or else the first secret in the URL of a route."""
+    """The secret that peers prove: what is configured, or else the first secret in the URL of a route."""
     first = cluster.secret.encode() or next((secret for secret in of_routes if secret), b"")
     return (first, *(secret.encode() for secret in cluster.old_secrets))
 
 
 def client_directory(server: Server) -> ClientDirectory:
-    """Who asks for something."""
+    """The sources of requests."""
     return ClientDirectory(
         sessions=server.sessions,
         plane=server.plane,
@@ -475,7 +475,7 @@ async def serve_others(server: Server) -> None:
 
 
 def make_reloader(server: Server) -> Reloader:
-    """What follows a new configuration."""
+    """The parts that follow a new configuration."""
     return Reloader(
         reread=server.reread,
         say=server.say,

@@ -1,4 +1,4 @@
-"""What the server knows of each connection, and INFO, which tells it about the server.
+"""The server's knowledge of each connection, and INFO, which tells it about the server.
 
 `Sessions` keeps one small record per connection; the plane parses and sends the bytes. The texts were compared with
 nats-server 2.15.1.
@@ -62,7 +62,7 @@ class Session:
 
     @property
     def account(self) -> str:
-        """Where it is; until it has said who it is, in the global account."""
+        """Its account; until it has said who it is, in the global account."""
         return GLOBAL_ACCOUNT if self.verdict is None else self.verdict.account
 
     @property
@@ -279,7 +279,7 @@ class Sessions:
         return b"INFO " + orjson.dumps(document) + b" \r\n"
 
     def request_info(self, cid: int, account: str, through: str, rtt_ns: int) -> bytes:
-        """What the exporter of a service is told of a requester: its account, and that which handed the request on.
+        """Facts of a requester for the exporter of a service: its account, and that which handed the request on.
 
         `cid` is 0 unless the requester's account shares who that is. A round trip time of 0 is not known yet.
         """
@@ -328,7 +328,7 @@ class Sessions:
         )
 
     def listeners_varz(self) -> Mapping[str, Any]:
-        """What /varz says of the addresses that clients are told, and of the listener for WebSocket."""
+        """The part of /varz about the addresses that clients are told, and of the listener for WebSocket."""
         urls = {"connect_urls": list(self.connect_urls)} if self.connect_urls else {}
         if self.web_connect_urls:
             urls["ws_connect_urls"] = list(self.web_connect_urls)
@@ -342,7 +342,7 @@ class Sessions:
 
 @attrs.frozen(kw_only=True)
 class ListenerView:
-    """What INFO says that differs between the listeners."""
+    """The fields of INFO that differ between the listeners."""
 
     host: str
     port: int

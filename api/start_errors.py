@@ -1,4 +1,4 @@
-"""What the log says when a server cannot start; nats-server's words where it has some."""
+"""Log lines of a server that cannot start; nats-server's words where it has some."""
 
 import os
 from pathlib import Path

@@ -28,7 +28,7 @@ Headers = dict[bytes, list[bytes]]
 
 @attrs.frozen(kw_only=True, slots=True)
 class TraceDestination:
-    """Where an account has messages traced that carry `traceparent`, and how many of a hundred."""
+    """The subject to which an account has messages traced that carry `traceparent`, and how many of a hundred."""
 
     dest: bytes
     sampling: int = PERCENT
@@ -36,7 +36,7 @@ class TraceDestination:
 
 @attrs.frozen(kw_only=True, slots=True)
 class TraceAsked:
-    """What the headers of a message ask for. `is_external`: by `traceparent`, so the account says where it goes."""
+    """The trace that headers ask for. `is_external`: by `traceparent`, so the account says where it goes."""
 
     headers: Headers
     is_external: bool
@@ -52,7 +52,7 @@ class TraceAsked:
 
 
 def read_trace(hdr: bytes) -> TraceAsked | None:
-    """What a header block asks for; None when it does not ask for a trace. Empty values are passed over."""
+    """The trace that a header block asks for; None when it does not ask for a trace. Empty values are passed over."""
     if not hdr.startswith(LINE):
         return None
     headers: Headers = {}

@@ -62,7 +62,7 @@ class NotTraced:
 
 @attrs.define(kw_only=True, eq=False)
 class Trace:
-    """What became of one message on this server."""
+    """The fate of one message on this server."""
 
     tracer: Tracer
     account: str
@@ -117,7 +117,7 @@ class Trace:
         self._event("si", acc=account, **names)
 
     def dest_of(self, hdr: bytes) -> bytes:
-        """Where events of a message with these headers go, in the account where it is."""
+        """The subject for events of a message with these headers, in the account where it is."""
         asked = read_trace(hdr)
         return self.dest if asked is None or asked.is_external else asked.first(DEST)
 
@@ -142,7 +142,7 @@ class Trace:
         return hdr if self.only else disabled(hdr)
 
     def stored(self, stream: str, subject: str, *, no_interest: bool, error: str) -> None:
-        """What the leader of a stream made of the message."""
+        """The verdict of a stream's leader on the message."""
         for event in self.document["events"]:
             if event["type"] == "js" and event["stream"] == stream:
                 if error:
@@ -208,7 +208,7 @@ class Tracer:
         self.by_account = destinations(self.sessions.options)
 
     def destination_of(self, account: str) -> TraceDestination | None:
-        """Where an account has messages traced that carry `traceparent`."""
+        """The subject to which an account has messages traced that carry `traceparent`."""
         claims = None if self.registry is None else self.registry.get(account)
         return self.by_account.get(account) if claims is None else claims.trace
 
@@ -222,14 +222,14 @@ class Tracer:
         return self.sessions.clock.unix_ns()
 
     def name_of(self, cid: int) -> str:
-        """What a client calls itself."""
+        """The name that a client gives itself."""
         session = self.sessions.by_cid.get(cid)
         return "" if session is None else session.options.name
 
     def begin(  # noqa: PLR0913, PLR0917  (what the plane knows of a message)
         self, kind: int, number: int, name: str, account: str, subject: bytes, hdr: bytes, size: int
     ) -> Trace | NotTraced | None:
-        """What to do with a message that may ask for a trace; None: nothing but its delivery."""
+        """The treatment of a message that may ask for a trace; None: nothing but its delivery."""
         asked = read_trace(hdr)
         if asked is None:
             return None
@@ -269,7 +269,7 @@ class Tracer:
 
     @staticmethod
     def from_leaf(hdr: bytes) -> NotTraced | None:
-        """What to do with a message of a leaf node or hub, which was told that nothing of it is traced here.
+        """The treatment of a message of a leaf node or hub, which was told that nothing of it is traced here.
 
         The destination is not one of its permissions, so other nodes do not send there either.
         """

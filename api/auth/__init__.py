@@ -1,4 +1,4 @@
-"""Who may connect, and what that user may do.
+"""Users that may connect, and what they may do.
 
 The core (`authenticator`) judges a CONNECT from the rules of the configuration and the facts of the connection and
 returns a value: a verdict, a refusal, or a password to be hashed first. The shells around it hash in threads

@@ -34,7 +34,7 @@ def new_server_key(options: Options) -> "ServerKey | None":
 def build_lookups(
     options: Options, registry: "AccountRegistry | None", clock: Clock, say: Logger
 ) -> "AccountLookups | None":
-    """What finds accounts that are not known here; None where all of them are."""
+    """The finder of accounts that are not known here; None where all of them are."""
     if options.trust is None or registry is None or options.trust.resolver.kind == "memory":
         return None
     from jetraft.api.auth.lookups import AccountLookups  # noqa: PLC0415
@@ -48,7 +48,7 @@ def build_callouts(
     registry: "AccountRegistry | None",
     lookups: "AccountLookups | None",
 ) -> "Callouts | None":
-    """What asks services who clients are; None where the configuration says it."""
+    """The part that asks services who clients are; None where the configuration says it."""
     if key is None:
         return None
     from jetraft.api.auth.callouts import Callouts  # noqa: PLC0415
@@ -79,7 +79,7 @@ def build_claims_service(
     accounts: LiveAccounts,
     shared: SharedAccounts,
 ) -> "ClaimsService | None":
-    """What takes new tokens of accounts, whose exports and imports are in force; None without operators."""
+    """The part that takes new tokens of accounts, whose exports and imports are in force; None without operators."""
     if registry is None:
         return None
     from jetraft.api.auth.operator_mode import claims_service  # noqa: PLC0415

@@ -44,7 +44,7 @@ class Authenticator:
         object.__setattr__(self, "_costly", max(self.rules.hashes, key=lambda hashed: hashed[4:6], default=None))
 
     def judge(self, offered: Credentials, facts: ConnectionFacts) -> Outcome:
-        """Who this is."""
+        """The user of a connection."""
         if self.judge_token is not None:
             return self.judge_token(offered, facts)
         if self.rules.proxy_required and not facts.is_proxied:

@@ -32,7 +32,7 @@ JudgeIssued = Callable[[UserClaims, ConnectionFacts], Verdict | LoginRefusal]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Asked:
-    """What an answer is compared with."""
+    """The expectation that an answer is compared with."""
 
     user_key: str
     server_id: str
@@ -41,7 +41,7 @@ class Asked:
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """What is asked: what is known of the client, and its CONNECT (`document`) with its secrets."""
+    """The question: what is known of the client, and its CONNECT (`document`) with its secrets."""
 
     rules: CalloutRules
     server: Mapping[str, Any]
@@ -78,7 +78,7 @@ def _encoded(raw: bytes) -> bytes:
 def judge_answer(
     payload: bytes, rules: CalloutRules, asked: Asked, facts: ConnectionFacts, issued: JudgeIssued | None = None
 ) -> Verdict | LoginRefusal:
-    """Who the client is, by the answer of the service; `issued` judges users where operators sign accounts."""
+    """The client's user, by the answer of the service; `issued` judges users where operators sign accounts."""
     if not payload:
         return LoginRefusal("auth callout violation: no reason supplied")
     now_s = facts.unix_ns / NS_PER_S
@@ -95,7 +95,7 @@ def judge_answer(
 
 
 def _judge_placed(user: UserClaims, account: str, asked: Asked, facts: ConnectionFacts) -> Verdict | LoginRefusal:
-    """Who the client is that the service puts into an account of the configuration."""
+    """The user of a client that the service puts into an account of the configuration."""
     rights, now_s = user.rights, facts.unix_ns / NS_PER_S
     if rights.proxy_required and not facts.is_proxied:
         return LoginRefusal("auth callout: proxy required", needs_proxy=True)

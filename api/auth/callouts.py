@@ -105,7 +105,7 @@ class Callouts:
         return found
 
     def _sealer(self, rules: CalloutRules) -> "SealingKeys | None":
-        """What seals requests to a service; None: they are not."""
+        """The key that seals requests to a service; None: they are not sealed."""
         if rules.xkey and rules.xkey not in self._sealers:
             from jetraft.api.auth.sealing import SealingKeys  # noqa: PLC0415  only where a key is given
 
@@ -170,7 +170,7 @@ class Callouts:
 
     @property
     def accounts(self) -> Collection[str]:
-        """Where the service may put a client."""
+        """The accounts that the service may put a client into."""
         return {GLOBAL_ACCOUNT, *(account.name for account in self.sessions.options.accounts)}
 
     def asker_of(self, session: Session, document: Mapping[str, Any]) -> AskedConnection:
@@ -261,7 +261,7 @@ class Callouts:
             asking.done(outcome)
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
-        """Who the client is; an answer to a sealed request may be sealed, or not."""
+        """The client's user; an answer to a sealed request may be sealed, or not."""
         sealer = self._sealer(asking.rules)
         if sealer is not None and payload and not payload.startswith(STARTS_WITH):
             try:
@@ -277,7 +277,7 @@ class Callouts:
 
 
 def names_of(document: Mapping[str, Any], nonce: str) -> dict[str, Any]:
-    """What a CONNECT says of who it is from, and what was signed for it."""
+    """The claims of a CONNECT about its sender, and what was signed for it."""
     found = {
         "user": document.get("nkey") or document.get("user"),
         "name": document.get("name"),
@@ -287,7 +287,7 @@ def names_of(document: Mapping[str, Any], nonce: str) -> dict[str, Any]:
 
 
 def tls_of(state: TlsState | None) -> dict[str, Any] | None:
-    """What the request says of the connection's TLS."""
+    """The part of the request about the connection's TLS."""
     if state is None:
         return None
     chain = [ssl.DER_cert_to_PEM_cert(one) for one in state.certificates]

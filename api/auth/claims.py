@@ -1,4 +1,4 @@
-"""What the tokens of operators, accounts and users say, as values. Pure.
+"""The claims in tokens of operators, accounts and users, as values. Pure.
 
 Names and rules are those of github.com/nats-io/jwt (v2). What a token lacks is empty or zero, as there: a user without
 `subs` may have no subscription. What is not served and would widen or misdirect what clients reach is refused.
@@ -41,7 +41,7 @@ NO_SCOPE_LIMITS: Final = {"subs": NO_LIMIT, "data": NO_LIMIT, "payload": NO_LIMI
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rights:
-    """What a user may do, and when and from where it may connect; of a user's token, or of a scoped signing key."""
+    """The rights of a user, and when and from where it may connect; of a user's token, or of a scoped signing key."""
 
     permissions: Permissions | None = None
     max_subs: int = 0
@@ -251,7 +251,7 @@ def account_claims(token: Token) -> AccountClaims:
 
 
 def trace_of(nats: Mapping[str, Any]) -> TraceDestination | None:
-    """Where messages with `traceparent` are traced to; None: they are not. Raises TokenError."""
+    """The subject to which messages with `traceparent` are traced; None: they are not. Raises TokenError."""
     if nats.get("trace") is None:
         return None
     block = table(nats, "trace")
@@ -308,7 +308,7 @@ def _revocations(nats: Mapping[str, Any]) -> dict[str, int]:
 
 
 def jetstream_limits(limits: Mapping[str, Any]) -> Allowance | None:
-    """What the account may use, by tier where the token names tiers; None where JetStream is not enabled.
+    """The limits of the account, by tier where the token names tiers; None where JetStream is not enabled.
 
     Raises TokenError.
     """

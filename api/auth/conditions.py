@@ -25,7 +25,7 @@ class TimeRange:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Conditions:
-    """What has to hold when a user connects; empty: nothing. `kinds` is None for a list that is not there."""
+    """Conditions for a user that connects; empty: none. `kinds` is None for a list that is not there."""
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     times: tuple[TimeRange, ...] = ()

@@ -18,7 +18,7 @@ Close = Callable[[int, int, bytes], None]  # connection, reason, last words
 
 
 def _not_counted(_cid: int) -> None:
-    """What is over is of no interest."""
+    """Drop the deadline of a connection that is over."""
 
 
 @attrs.define(eq=False)

@@ -20,7 +20,7 @@ def entries_of(listed: Iterable[str]) -> Entries:
 
 
 def build(permissions: Permissions) -> UserPermissions:
-    """What the plane asks. An empty list of what may be published allows nothing where answers are allowed."""
+    """Permissions in the plane's form. An empty list to publish to allows nothing where answers are allowed."""
     publish, subscribe, answers = permissions.publish, permissions.subscribe, permissions.responses
     return UserPermissions(
         publish_allow=entries_of(publish.allow) if publish.allow or answers is not None else None,
@@ -38,7 +38,7 @@ class Grants:
     _built: "WeakValueDictionary[Permissions, UserPermissions]" = attrs.field(factory=WeakValueDictionary)
 
     def of(self, permissions: Permissions | None) -> UserPermissions | None:
-        """What the plane asks for a user with these permissions; None for one that may do everything."""
+        """The plane's form for a user with these permissions; None for one that may do everything."""
         if permissions is None:
             return None
         known = self._built.get(permissions)

@@ -1,4 +1,4 @@
-"""What a server in operator mode knows of accounts when it starts: those of the configuration and of its directory.
+"""Accounts that a server in operator mode knows when it starts: those of the configuration and of its directory.
 
 Where they are behind a URL, somebody has to answer there, and the system account is fetched. A system account that is
 not there yet is made up, so that its users can push it, as with nats-server.
@@ -17,7 +17,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 
 def directory_of(trust: TrustOptions) -> TokenDirectory | None:
-    """Where tokens are kept; None: in memory."""
+    """The directory of tokens; None: in memory."""
     store = trust.resolver
     if not store.directory:
         return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def claims_service(
     registry: AccountRegistry, logins: Logins, reactor: Reactor, accounts: LiveAccounts, sharing: SignedSharing
 ) -> ClaimsService:
-    """What answers requests about accounts."""
+    """The part that answers requests about accounts."""
     sessions = logins.sessions
     options = sessions.options
     assert options.trust is not None

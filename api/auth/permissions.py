@@ -1,4 +1,4 @@
-"""What a user may publish and subscribe to, as the configuration says it. Pure.
+"""Permissions to publish and subscribe, as the configuration says it. Pure.
 
 The lists are subjects with wildcards; those of subscriptions may name a queue behind a blank. What they mean is decided
 in the data plane.
@@ -35,7 +35,7 @@ class ResponseRules:
 
 @attrs.frozen(kw_only=True, slots=True, cache_hash=True, weakref_slot=True)
 class Permissions:
-    """What one user may do. With `responses` an empty list of subjects to publish to allows none."""
+    """The permissions of one user. With `responses` an empty list of subjects to publish to allows none."""
 
     publish: SubjectRules = SubjectRules()
     subscribe: SubjectRules = SubjectRules()

@@ -34,7 +34,7 @@ class SignedAccount:
 
 @attrs.define(eq=False)
 class AccountRegistry:
-    """What every account's newest token says. `keys` are the operators'; an account of another is not taken in."""
+    """The claims of every account's newest token. `keys` are the operators'; an account of another is not taken in."""
 
     rules: TrustRules
     keys: frozenset[str] = attrs.field(init=False)
@@ -44,7 +44,7 @@ class AccountRegistry:
         self.keys = self.rules.keys
 
     def judge(self) -> TokenJudge:
-        """What judges users of these accounts."""
+        """The judge of users of these accounts."""
         return TokenJudge(self.rules, self.get, signed)
 
     def get(self, key: str) -> AccountClaims | None:
@@ -58,7 +58,7 @@ class AccountRegistry:
         return None if known is None else known.token
 
     def name_of(self, key: str) -> str:
-        """What the token of an account calls it; the key where there is none, or it has no name."""
+        """The name of an account in its token; the key where there is none, or it has no name."""
         known = self._by_key.get(key)
         return key if known is None else known.claims.name or key
 
@@ -81,14 +81,14 @@ class AccountRegistry:
         return None if known is None else known.claims
 
     def digest(self) -> bytes:
-        """What two nodes with the same tokens have in common: their hashes, combined in any order."""
+        """A digest that is equal on nodes with the same tokens: their hashes, combined in any order."""
         hashes = (
             int.from_bytes(hashlib.sha256(known.token.encode()).digest(), "big") for known in self._by_key.values()
         )
         return reduce(int.__xor__, hashes, 0).to_bytes(DIGEST_BYTES, "big")
 
     def jetstream(self, system_account: str) -> JetStreamAccounts:
-        """What each account may use of JetStream; the system account may use nothing and change the cluster."""
+        """The limits of each account in JetStream; the system account may use nothing and change the cluster."""
         limits = {GLOBAL_ACCOUNT: None, **{claims.subject: claims.jetstream for claims in self}, system_account: None}
         return JetStreamAccounts(limits=limits, operators=frozenset({system_account}), may_change=True)
 

@@ -1,4 +1,4 @@
-"""Who may connect, as flags and configuration file say it: one frozen value. Pure."""
+"""Rules of who may connect, as flags and configuration file say it: one frozen value. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

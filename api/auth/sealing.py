@@ -16,7 +16,7 @@ VERSION: Final = b"xkv1"
 
 
 class SealError(ValueError):
-    """What was received is not sealed by the one that was expected, for this server."""
+    """The message is not sealed by the one that was expected, for this server."""
 
 
 def is_curve_key(text: str) -> bool:
@@ -44,13 +44,13 @@ class SealingKeys:
         return key_text(PREFIX_CURVE, bytes(self._private.public_key))
 
     def seal(self, data: bytes) -> bytes:
-        """What only the reader can open."""
+        """A text that only the reader can open."""
         from nacl.public import Box  # noqa: PLC0415
 
         return VERSION + bytes(Box(self._private, self._reader()).encrypt(data))
 
     def open(self, sealed: bytes) -> bytes:
-        """What the reader has sealed for this server. Raises SealError."""
+        """The text that the reader has sealed for this server. Raises SealError."""
         from nacl.exceptions import CryptoError  # noqa: PLC0415
         from nacl.public import Box  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ class Secret:
 
     @property
     def offered_by_default(self) -> str:
-        """What a connection that names no user offers as `no_auth_user`: the configured text, as nats-server does."""
+        """The credentials of a connection without a user, as `no_auth_user`: the configured text, as in nats-server."""
         return self._text
 
     def equals(self, offered: str) -> bool:

@@ -73,7 +73,7 @@ class UserCredentials:
 
     @classmethod
     def read(cls, path: str) -> "UserCredentials":
-        """What a file says. Raises SeedError, or OSError."""
+        """The seed in a file. Raises SeedError, or OSError."""
         with Path(path).open("rb") as file:
             data = file.read(FILE_BYTES_MAX)
         found = BLOCK.findall(data.decode("utf-8", "replace"))

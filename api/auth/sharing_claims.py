@@ -1,4 +1,4 @@
-"""What the token of an account says that it exports, imports and maps. Pure.
+"""Exports, imports and mappings in the token of an account. Pure.
 
 Names and rules are those of github.com/nats-io/jwt (v2). Activations are verified here; whether they hold now, and
 whether their signer is one of the exporter's, is asked when the import is (api/exchange).
@@ -33,7 +33,7 @@ WHOLE: Final = 100  # percent
 
 
 def sharing_of(token: Token) -> Sharing:
-    """What an account shares. Raises TokenError."""
+    """The sharing of an account. Raises TokenError."""
     nats = token.nats
     limits, signers = table(nats, "limits"), frozenset(_signers(nats))
     exports = tuple(map(export_of, listed(nats, "exports")))
@@ -107,7 +107,7 @@ def export_of(block: Mapping[str, Any]) -> Export:
 
 
 def latency_of(block: Mapping[str, Any], kind: SharingKind, response: ServiceResponseType) -> LatencySampling | None:
-    """Where an export tells its latencies; None: nowhere, as a service with many answers. Raises TokenError."""
+    """The subject of an export's latencies; None: nowhere, as for a service with many answers. Raises TokenError."""
     if not block.get("service_latency"):
         return None
     found = table(block, "service_latency")

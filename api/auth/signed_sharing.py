@@ -1,4 +1,4 @@
-"""What the accounts of operators give each other, kept in force as their tokens change and activations end."""
+"""Sharing between accounts of operators, kept in force as their tokens change and activations end."""
 
 import math
 from collections.abc import Mapping

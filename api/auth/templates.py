@@ -72,7 +72,7 @@ def _is_template(token: str) -> bool:
 
 
 def _choices(token: str, user: UserClaims, account: AccountClaims) -> tuple[str, ...]:
-    """What may stand for a token."""
+    """The values that may stand for a token."""
     if not _is_template(token):
         return (token,)
     word = token[2:-2].lower()

@@ -1,4 +1,4 @@
-"""Where an account that is not known here may be found, and why it was not."""
+"""A source of accounts that are not known here, and why it was not."""
 
 from typing import Protocol
 

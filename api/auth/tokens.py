@@ -41,7 +41,7 @@ ISSUERS: Final[Mapping[str, tuple[int, ...]]] = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class Token:
-    """What a verified token says. `expires_s` and `not_before_s` are in Unix time; 0: not limited."""
+    """The claims of a verified token. `expires_s` and `not_before_s` are in Unix time; 0: not limited."""
 
     kind: str
     issuer: str

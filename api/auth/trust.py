@@ -70,7 +70,7 @@ class TokenJudge:
         object.__setattr__(self, "_keys", self.rules.keys)
 
     def judge(self, offered: Credentials, facts: ConnectionFacts) -> Verdict | LoginRefusal:
-        """Who this is."""
+        """The user of a connection."""
         if not offered.jwt:
             return LoginRefusal("Authentication requires a user JWT")
         try:
@@ -86,7 +86,7 @@ class TokenJudge:
     def judge_user(
         self, user: UserClaims, offered: Credentials | None, facts: ConnectionFacts
     ) -> Verdict | LoginRefusal:
-        """Who this is whose token is verified and within its time; `offered` None: it is the user without a proof."""
+        """The user whose token is verified and within its time; `offered` None: it is the user without a proof."""
         if self.rules.pinned and user.account not in self.rules.pinned:
             return LoginRefusal("Account not listed as operator pinned account")
         account = self.account_of(user.account)
@@ -107,7 +107,7 @@ class TokenJudge:
         return verdict_of(user, rights, account, until_s or 0.0)
 
     def judge_issued(self, user: UserClaims, facts: ConnectionFacts) -> Verdict | LoginRefusal:
-        """Who this is whose token a service has made for the connection: nothing has to be proved."""
+        """The user whose token a service has made for the connection: nothing has to be proved."""
         return self.judge_user(user, None, facts)
 
     def _problems(
@@ -118,7 +118,7 @@ class TokenJudge:
         offered: Credentials | None,
         facts: ConnectionFacts,
     ) -> Iterator[str]:
-        """What keeps a user out, the first question first; a signature is verified only for what passes the others."""
+        """Reasons that keep a user out, the first question first; a signature is verified where all others pass."""
         if account.issuer not in self._keys:
             yield "Account JWT not signed by trusted operator"
         if not user.rights.conditions.admits_kind(facts.kind) or not rights.conditions.admits_kind(facts.kind):
@@ -170,7 +170,7 @@ class Eviction:
 
 
 def renewed(before: Verdict, account: AccountClaims | None, now_s: float) -> Verdict | Eviction:
-    """What holds for the connection of a user whose account has another token now; None: it has none any more.
+    """The verdict on the connection of a user whose account has another token now; None: it has none any more.
 
     Where it would have other permissions it ends, and has them when it connects again.
     """
@@ -194,7 +194,7 @@ def renewed(before: Verdict, account: AccountClaims | None, now_s: float) -> Ver
 
 
 def verdict_of(user: UserClaims, rights: Rights, account: AccountClaims, until_s: float) -> Verdict:
-    """What the connection of a user may do, and until when."""
+    """The rights of a user's connection, and until when."""
     ends = [(user.expires_s, USER_EXPIRED), (until_s, USER_EXPIRED), (account.expires_s, ACCOUNT_EXPIRED)]
     expires_s, words = min((end for end in ends if end[0] > 0), default=(0, USER_EXPIRED))
     verdict = Verdict(

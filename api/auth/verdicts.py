@@ -1,4 +1,4 @@
-"""What is asked about a client, and the answers. Pure."""
+"""Questions about a client, and the answers. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREDENTIAL_FIELDS: Final = ("user", "pass", "auth_token", "nkey", "sig", "jwt")
 
 @attrs.frozen(kw_only=True, slots=True)
 class Credentials:
-    """What a CONNECT offers. Secrets are not in the `repr`."""
+    """The offer of a CONNECT. Secrets are not in the `repr`."""
 
     user: str = ""
     password: str = attrs.field(default="", repr=False)
@@ -60,7 +60,7 @@ def log_refusal(client: str, address: str, offered: Credentials, reason: str) ->
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionFacts:
-    """What the server knows of a connection without being told by the client."""
+    """The server's knowledge of a connection without being told by the client."""
 
     kind: str = STANDARD  # one of CONNECTION_TYPES
     nonce: bytes = b""

@@ -1,4 +1,4 @@
-"""What a client is told, and the log, when it does what its permissions do not allow; nats-server's texts."""
+"""Texts for a client, and for the log, when it does what its permissions do not allow; nats-server's texts."""
 
 from typing import Final
 

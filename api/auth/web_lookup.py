@@ -45,7 +45,7 @@ class WebSource:
     timeout_s: float
 
     async def fetch(self, key: str) -> bytes:
-        """What the server has behind the key; with an empty one, whether there is one. Raises AccountLookupError."""
+        """The server's token for the key; with an empty one, whether there is one. Raises AccountLookupError."""
         url = self.url + key
         shown = go_quote(redacted(url))
         try:

@@ -167,7 +167,7 @@ def _check_same(manifest: BackupManifest, stream: str, info: dict[str, Any], dir
 
 
 def _kept(entries: Iterable[ArchiveEntry], from_seq: int, tally: Tally) -> Iterator[ArchiveEntry]:
-    """What goes into the segment: a server that does not know `from_seq` sends more."""
+    """The records for the segment: a server that does not know `from_seq` sends more."""
     for entry in entries:
         if entry.name == STATE_NAME and not entry.seq:
             tally.state = orjson.loads(entry.body)

@@ -37,5 +37,5 @@ def add_login(parser: argparse.ArgumentParser) -> None:
 
 
 def access_of(given: argparse.Namespace) -> Access:
-    """What the flags say. Raises BadOptionError."""
+    """The login of the flags. Raises BadOptionError."""
     return parse_options({"streams": "*", "queryName": "backup", **options_given(given, LOGIN)}).access

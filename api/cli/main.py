@@ -86,7 +86,7 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
 
 
 def version_text(program: str) -> str:
-    """What this is, and what clients may take it for. Put in nats-server's place, it first says what scripts read."""
+    """The version, and what clients may take this for. In nats-server's place, it first says what scripts read."""
     from jetraft.store.model.versioning import SERVER_VERSION  # noqa: PLC0415
 
     if program == "nats-server":

@@ -141,7 +141,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
 
 
 def auth_rules(settings: Settings) -> AuthRules:
-    """Who may connect; a flag wins over the one user or the token of the file. Raises OptionsError."""
+    """The users that may connect; a flag wins over the one user or the token of the file. Raises OptionsError."""
     found = (*(settings.get("users") or ()), *(settings.get("account_users") or ()))
     names = [user.name if isinstance(user, PasswordUser) else user.nkey for user in found]
     for name, count in Counter(names).items():

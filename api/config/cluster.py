@@ -31,7 +31,7 @@ def cluster(settings: Settings, value: Any) -> None:
 
 
 def warnings(options: ClusterOptions) -> list[str]:
-    """What a start says about the block."""
+    """The lines of a start about the block."""
     found = [UNCOMPRESSED] if options.wishes_compression else []
     return found + ([UNVERIFIED] if options.tls is not None and options.tls.insecure else [])
 

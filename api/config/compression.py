@@ -14,7 +14,7 @@ THRESHOLDS: Final = ("rtt_thresholds", "thresholds", "rtts", "rtt")
 
 
 def compression(settings: Settings, value: Any) -> None:
-    """What this server wishes. Raises OptionsError with nats-server's text."""
+    """The wish of this server. Raises OptionsError with nats-server's text."""
     mode: Any = value
     rtts_ns: tuple[int, ...] = ()
     if isinstance(value, Table):

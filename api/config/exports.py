@@ -24,7 +24,7 @@ THRESHOLD_KEYS = frozenset({"threshold", "response_threshold", "response_max_tim
 
 
 def exports(_key: str, value: Any) -> tuple[Export, ...]:
-    """What an account exports."""
+    """The exports of an account."""
     return tuple(found for item in items("Export", value) if (found := export(item)) is not None)
 
 

@@ -32,7 +32,7 @@ def feature_flags(_key: str, value: Any) -> tuple[tuple[str, bool], ...]:
 
 
 def flags_in_force(flags: tuple[tuple[str, bool], ...]) -> dict[str, bool]:
-    """What each switch is set to, as pages and answers say it: but for one that changes nothing here."""
+    """The value of each switch, as pages and answers say it: but for one that changes nothing here."""
     configured = dict(flags)
     return {name: configured.get(name, usual) for name, usual in DEFAULTS.items() if name not in OF_NO_EFFECT}
 

@@ -87,7 +87,7 @@ def sync_interval(_settings: Settings, value: Any) -> None:
 
 
 def store_dir(settings: Settings, value: Any) -> None:
-    """Where JetStream stores; in its block or at the top, and once. Raises OptionsError."""
+    """The directory of JetStream; in its block or at the top, and once. Raises OptionsError."""
     if settings.get("store_dir"):
         raise OptionsError("Duplicate 'store_dir' configuration")
     settings["store_dir"] = text("store_dir", value)

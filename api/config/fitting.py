@@ -28,7 +28,7 @@ FRAME_BYTES_MIN: Final = 16 << 20  # of a link, whatever the limit: records of a
 
 
 def default_memory_bytes(limit_bytes: int) -> int:
-    """What streams in memory may hold below a limit of the process."""
+    """The bytes that streams in memory may hold below a limit of the process."""
     others = PROCESS_BYTES + limit_bytes // CACHE_SHARE + limit_bytes // UNREAD_SHARE
     return max(STREAMS_BYTES_MIN, (limit_bytes - others) // STREAMS_SHARE)
 

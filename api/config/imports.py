@@ -12,7 +12,7 @@ from jetraft.store.model.gosyntax import go_quote
 
 
 def imports(_key: str, value: Any) -> tuple[Import, ...]:
-    """What an account imports."""
+    """The imports of an account."""
     found: list[Import] = []
     services: dict[str, Import] = {}
     for item in items("Import", value):

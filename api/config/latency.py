@@ -14,7 +14,7 @@ HEADERS = "headers"
 
 
 def latency(_key: str, value: Any) -> LatencySampling:
-    """Where latencies are told, and of how many requests. Fields with other names are passed over."""
+    """The subject to which latencies are told, and of how many requests. Fields with other names are passed over."""
     if isinstance(value, str):
         return LatencySampling(subject=value)
     if not isinstance(value, Table):

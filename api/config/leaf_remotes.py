@@ -143,7 +143,7 @@ def proxy(settings: Settings, value: Any) -> None:
 
 
 def proxy_address(given: str) -> tuple[str, int]:
-    """Where a proxy is. Raises OptionsError."""
+    """The address of a proxy. Raises OptionsError."""
     try:
         parts: SplitResult = urlsplit(given)
         port = parts.port or PROXY_PORTS.get(parts.scheme, 0)

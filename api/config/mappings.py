@@ -83,7 +83,7 @@ def weight(_key: str, value: Any) -> int:
 
 
 def limits(_key: str, value: Any) -> ClientLimits:
-    """What an account and its connections may have."""
+    """Limits of an account and its connections."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected account limits to be a map/struct, got {value}")
     found: Settings = {}

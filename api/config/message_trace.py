@@ -18,7 +18,7 @@ GO_TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "
 
 
 def go_type(value: Any) -> str:
-    """What Go calls the type of a value."""
+    """Go's name for the type of a value."""
     return GO_TYPES.get(type(value), "map[string]interface {}")
 
 

@@ -97,7 +97,7 @@ def pinned(settings: Settings, value: Any) -> None:
 
 
 def trust_options(settings: Settings) -> TrustOptions | None:
-    """What the keys say together; None without operators. Raises OptionsError, in nats-server's words and order."""
+    """The meaning of all keys; None without operators. Raises OptionsError, in nats-server's words and order."""
     found: tuple[OperatorClaims, ...] = settings.get("operators") or ()
     trusted: frozenset[str] = settings.get("trusted_keys") or frozenset()
     if found and trusted:
@@ -134,7 +134,7 @@ def trust_options(settings: Settings) -> TrustOptions | None:
 
 
 def store_of(settings: Settings, found: tuple[OperatorClaims, ...]) -> ResolverOptions:
-    """Where accounts are: what the configuration says, or else the one operator. Raises OptionsError."""
+    """The source of accounts: what the configuration says, or else the one operator. Raises OptionsError."""
     store: ResolverOptions | None = settings.get("resolver")
     if store is None and len(found) == 1 and found[0].account_server_url:
         store = url_resolver(f"{found[0].account_server_url}/accounts")  # where `nsc push` puts them

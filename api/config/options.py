@@ -139,7 +139,7 @@ class AccountOptions:
 
 @attrs.frozen(kw_only=True)
 class JetStreamAccounts:
-    """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
+    """The limits of each account in JetStream (None: it may use nothing), and which may change the cluster itself."""
 
     limits: Mapping[str, Allowance | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
     may_change: bool = False
@@ -148,7 +148,7 @@ class JetStreamAccounts:
 
 @attrs.frozen(kw_only=True)
 class ResolverOptions:
-    """Where tokens of accounts are: in memory, in a directory (`full`, `cache`), behind a URL (`url`)."""
+    """The place of accounts' tokens: in memory, in a directory (`full`, `cache`), behind a URL (`url`)."""
 
     kind: str = "memory"
     directory: str = ""
@@ -244,7 +244,7 @@ class Options:
 
     @property
     def sharing(self) -> Mapping[str, Sharing]:
-        """What accounts export, import, map and allow; those without any of it are left out."""
+        """Exports, imports, mappings and permissions of accounts; those without any of it are left out."""
         named = {account.name: account.sharing for account in self.accounts}
         touched = {one.account for sharing in named.values() for one in sharing.imports}
         found = {name: sharing for name, sharing in named.items() if sharing != Sharing() or name in touched}

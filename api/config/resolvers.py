@@ -1,4 +1,4 @@
-"""Where the tokens of accounts are looked up: `resolver` and `resolver_tls`. Texts of errors are nats-server's."""
+"""Resolvers of accounts' tokens: `resolver` and `resolver_tls`. Texts of errors are nats-server's."""
 
 import re
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ def known_urls(_found: Found, key: str, value: Any) -> None:
 
 
 def ignored(_found: Found, _key: str, _value: Any) -> None:
-    """What has no meaning for a server on this system."""
+    """Keys without a meaning for a server on this system."""
 
 
 def refused(_found: Found, key: str, value: Any) -> None:
@@ -188,7 +188,7 @@ KEYS: Mapping[str, Read] = {
 
 
 def tls_options(block: Any, keys: Mapping[str, Read] = KEYS) -> TlsOptions:
-    """What a block says. Raises OptionsError, with the place of the key where it is one key's."""
+    """The options of a block. Raises OptionsError, with the place of the key where it is one key's."""
     if not isinstance(block, Table):
         raise OptionsError(f"expected tls to be a map, got {block!r}")
     found: Found = {}
@@ -240,7 +240,7 @@ def tls(settings: Settings, block: Any) -> None:
 
 
 def from_flags(settings: Settings) -> TlsOptions | None:
-    """What the command line asks for, or the block of the file. Raises OptionsError."""
+    """The options of the command line, or the block of the file. Raises OptionsError."""
     given: TlsOptions | None = settings.get("tls")
     words = ("tls_flag", "tls_verify", "tls_cert", "tls_key", "tls_ca_cert")
     if any(settings.get(word) for word in words):

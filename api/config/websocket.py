@@ -44,7 +44,7 @@ def tls(settings: Settings, value: Any) -> None:
 
 
 def headers(settings: Settings, value: Any) -> None:
-    """What an accepted request is answered with beside WebSocket's own headers."""
+    """The headers of an answer to an accepted request, beside WebSocket's own headers."""
     found = pairs("headers", value)
     for name, given in found:
         lowered = name.lower()
@@ -90,7 +90,7 @@ def websocket(settings: Settings, value: Any) -> None:
 
 
 def built(found: Settings, rules: AuthRules, *, has_operators: bool = False) -> WebSocketOptions | None:
-    """What the block asks for; None where it names no port. Raises OptionsError where it contradicts the rest."""
+    """The options of the block; None where it names no port. Raises OptionsError where it contradicts the rest."""
     port = found.get("port") or 0
     if not port:
         return None

@@ -28,7 +28,7 @@ def checked(key: str, check: Check) -> Apply:
 
 
 def write_timeout(key: str, value: Any) -> str:
-    """What follows when the other end takes nothing for too long: a policy; empty for the default."""
+    """The policy for an end that takes nothing for too long: a policy; empty for the default."""
     if value not in WRITE_TIMEOUTS:
         raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
     return "" if value == "default" else str(value)
@@ -56,7 +56,7 @@ def concurrent_io(key: str, value: Any) -> int:
 
 
 def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:
-    """What applies each key."""
+    """The check for each key."""
     return {key: checked(key, check) for key, check in checks.items()}
 
 

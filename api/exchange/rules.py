@@ -25,7 +25,7 @@ class SharingError(ValueError):
 
 @attrs.define
 class SharedByAccount:
-    """What one account exports and imports, of what was found to be right."""
+    """Exports and imports of one account, of what was found to be right."""
 
     exports: dict[tuple[SharingKind, str], Export] = attrs.field(factory=dict)
     imports: list[Import] = attrs.field(factory=list)
@@ -34,7 +34,7 @@ class SharedByAccount:
 
 @attrs.define
 class Added:
-    """What was found to be right so far, by account, at a time."""
+    """The rules that were found to be right so far, by account, at a time."""
 
     accounts: dict[str, SharedByAccount] = attrs.field(factory=dict)
     now_s: float = 0.0

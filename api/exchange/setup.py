@@ -57,7 +57,7 @@ class ImportInForce:
 
 @attrs.define(eq=False)
 class SharedAccounts:
-    """What the accounts of one plane share now. Accounts that ever shared anything stay as long as this does."""
+    """The sharing of the accounts of one plane. Accounts that ever shared anything stay as long as this does."""
 
     plane: "Plane"
     cluster: str
@@ -90,7 +90,7 @@ class SharedAccounts:
             self.changed.emit(name)
 
     def of(self, name: str) -> Sharing:
-        """What an account shares."""
+        """The sharing of an account."""
         return self.sharing.get(name, NOTHING)
 
     def borrows_api(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class SharedAccounts:
         return self._held[name]
 
     def _wanted(self, name: str) -> dict[ImportInForce, Export]:
-        """What an account imports, and the exports that this is of."""
+        """The imports of an account, and the exports that this is of."""
         found = {}
         for one in self.of(name).imports:
             export = export_of(exports_of(self.of(one.account)), one)

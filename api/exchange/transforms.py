@@ -1,4 +1,4 @@
-"""What an import or a mapping does to subjects. Texts of errors are nats-server's.
+"""The effect of an import or a mapping on subjects. Texts of errors are nats-server's.
 
 Pure.
 """
@@ -28,7 +28,7 @@ Choices = tuple[tuple[int, Transform], ...]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Names:
-    """What is imported: its subject in the importing account, and what leads from one subject to the other.
+    """An import: its subject in the importing account, and what leads from one subject to the other.
 
     Of a service `there` leads to the exporter's subjects, of a stream `here` to the importer's as well; None: they are
     the same.
@@ -46,7 +46,7 @@ def names_of(imported: Import) -> Names:
 
 
 def local_of(imported: Import) -> str:
-    """What an import is called in its account."""
+    """The subject of an import in its account."""
     if not imported.prefix:
         return imported.local or imported.subject
     return f"{imported.prefix}{'' if imported.prefix.endswith('.') else '.'}{imported.subject}"

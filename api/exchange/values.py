@@ -23,7 +23,7 @@ class ServiceResponseType(StrEnum):
 
 
 class SharingKind(StrEnum):
-    """What an account exports or imports."""
+    """An export or an import of an account."""
 
     STREAM = "stream"
     SERVICE = "service"
@@ -97,7 +97,7 @@ class Destination:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Mapping:
-    """What is published on a subject goes to one of these."""
+    """The destinations of a subject: each message goes to one of them."""
 
     source: str
     destinations: tuple[Destination, ...]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class InsideDoor:
-    """Where they come in. What comes of them is decided where that is decided for all clients."""
+    """The entry for them. What comes of them is decided where that is decided for all clients."""
 
     plane: Plane
     reactor: Reactor

@@ -1,4 +1,4 @@
-"""What an `http_gateway` block asks for, as one frozen value."""
+"""The options of an `http_gateway` block, as one frozen value."""
 
 import attrs
 

@@ -71,7 +71,7 @@ class Reply:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Login:
-    """Who a request is from, as fields of CONNECT."""
+    """The sender of a request, as fields of CONNECT."""
 
     fields: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
 

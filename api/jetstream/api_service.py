@@ -1,4 +1,4 @@
-"""What the gateway of the API needs of its node, with JetStream or without."""
+"""A node as the gateway of the API needs it, with JetStream or without."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ApiService(Protocol):
-    """What taking requests needs of a node: who finds the owner, what is counted and told."""
+    """A node as taking requests needs it: who finds the owner, what is counted and told."""
 
     @property
     def forwarder(self) -> Forwarder:
@@ -28,7 +28,7 @@ class ApiService(Protocol):
         """Tells audit events."""
 
     def identity_of(self, account: str, stream: str) -> str:
-        """What tells a stream from an earlier one of its name; empty when this node does not know."""
+        """The mark that tells a stream from an earlier one of its name; empty when this node does not know."""
 
 
 class ApiUsages(Protocol):

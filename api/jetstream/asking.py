@@ -1,4 +1,4 @@
-"""Who asks, where the request is executed by another node: a header that the node adds where the request enters.
+"""The requester, where the request is executed by another node: a header that the node adds where the request enters.
 
 The name is the one that nats-server has between its servers. What a client puts there itself is replaced.
 """
@@ -37,7 +37,7 @@ def with_client(hdr: bytes, client: Mapping[str, object]) -> bytes:
 
 
 def client_of(hdr: bytes, account: str) -> Mapping[str, object]:
-    """What the node said where the request entered; its account alone when it said nothing, being older."""
+    """The word of the node where the request entered; its account alone when it said nothing, being older."""
     value = message.get(hdr, REQUEST_INFO) if hdr else None
     try:
         found = orjson.loads(value or b"")

@@ -197,7 +197,7 @@ class DashboardLists:
     # --- accounts and groups
 
     def accounts(self, question: ListQuestion) -> Steps[dict[str, Any]]:
-        """What the streams of each account hold here, the accounts by name."""
+        """The holdings of each account's streams here, the accounts by name."""
         sums: dict[str, dict[str, Any]] = {}
         for name in sorted(self.accounts_with_jetstream()):
             sums[name] = _nothing_of(name)

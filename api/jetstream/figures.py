@@ -28,7 +28,7 @@ def collect(
     cache: CacheStatistics,
     disk: LatencyStatistics,
 ) -> Steps[JetStreamMetrics]:
-    """What the page shows. Streams come by account and name, so that each look at a node shows the same ones."""
+    """The rows of the page. Streams come by account and name, so that each look at a node shows the same ones."""
     replicas = [replica for _, replica in jsz.node.directory.replicas()]
     sums = yield from jsz.sums()
     totals = _totals(jsz, sums, writer, cache)

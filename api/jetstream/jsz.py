@@ -81,7 +81,7 @@ class AccountSums:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def held(self) -> dict[str, int]:
-        """What of it the pages show first."""
+        """The part that the pages show first."""
         return {name: getattr(self, name) for name in ("memory", "storage", "reserved_memory", "reserved_storage")}
 
 
@@ -118,7 +118,7 @@ class Jsz:
         }
 
     def sums(self) -> Steps[AccountSums]:
-        """What this node holds and has promised, of all accounts."""
+        """The bytes that this node holds and has promised, of all accounts."""
         whole = AccountSums()
         yield from in_steps([replica for _, replica in self.node.directory.replicas()], whole.take)
         return whole
@@ -183,7 +183,7 @@ class Jsz:
         return document | {"total": len(self.accounts)}
 
     def _sums(self) -> Steps[dict[str, AccountSums]]:
-        """What each account with streams has here, by name."""
+        """The sums of each account with streams here, by name."""
         found: dict[str, AccountSums] = {}
         yield from in_steps(
             [replica for _, replica in self.node.directory.replicas()],
@@ -290,7 +290,7 @@ class Jsz:
         }
 
     def _snapshot(self, unsaved: Unsaved) -> dict[str, Any]:
-        """What the meta group has applied since its newest checkpoint, and when this process took that one."""
+        """Entries that the meta group has applied since its newest checkpoint, and when this process took that one."""
         saved_at_ns, ago = unsaved.saved_at_ns, self.clock.mono_ns()
         return {
             "pending_entries": unsaved.entries,
@@ -419,6 +419,6 @@ def shown_limits(limits: ServerLimits) -> dict[str, int]:
 
 
 def _mandate(replica: StreamReplica) -> dict[str, Any]:
-    """What the replica may do, else why not, and how old what its gets answer can be, in nanoseconds."""
+    """The rights of the replica, else why it has none, and how old what its gets answer can be, in nanoseconds."""
     found = replica.statistics().mandate
     return {**attrs.asdict(found), "staleness_max": STALENESS_MAX_NS}

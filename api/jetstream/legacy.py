@@ -33,7 +33,7 @@ class BadLegacyRequestError(ValueError):
 
 @attrs.frozen(kw_only=True, slots=True)
 class OldRequest:
-    """What to ask today's API, and how its answer is shown; `names` of earlier pages come before those of this one."""
+    """A request to today's API, and how its answer is shown; `names` of earlier pages precede those of this one."""
 
     subject: str
     body: bytes = b""
@@ -56,7 +56,7 @@ class OldRequest:
 
 
 def refusal(reason: str) -> bytes:
-    """What is said to a request that failed."""
+    """The answer to a request that failed."""
     return b"-ERR '%s'" % reason.encode()
 
 
@@ -74,7 +74,7 @@ def next_of(tokens: list[str]) -> str:
 
 
 def asked_of(tokens: list[str], body: bytes) -> OldRequest | None:
-    """What a request is today; None for one that never was. `tokens` follow `$JS`. Raises BadLegacyRequestError."""
+    """A request's present form; None for one that never was. `tokens` follow `$JS`. Raises BadLegacyRequestError."""
     names: tuple[str, ...] = ()
     pattern = tuple(tokens)
     if tokens[0] in ("STREAM", "TEMPLATE") and len(tokens) > 1 and tokens[1:] != ["LIST"]:

@@ -88,7 +88,7 @@ class Captured:
 
     @property
     def question(self) -> Question:
-        """What it asks: requests that read, and ask the same, may share an answer."""
+        """The question: requests that read, and ask the same, may share an answer."""
         return self.account, self.subject, self.hdr, self.payload
 
 

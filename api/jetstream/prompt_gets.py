@@ -41,13 +41,13 @@ _KIND = ResponseType.STREAM_MSG_GET
 
 
 class Leaders(Protocol):
-    """Who leads what, as far as this node knows (cluster/requests/locator.py)."""
+    """The leaders of streams, as far as this node knows (cluster/requests/locator.py)."""
 
     def led_here(self, account: str, name: str) -> StreamReplica | None:
         """The stream's replica, if it leads."""
 
     def followed(self, account: str, name: str) -> LeaderElsewhere | None:
-        """Who else leads the stream, if this node can ask it."""
+        """The other node that leads the stream, if this node can ask it."""
 
 
 class PromptCalls(Protocol):

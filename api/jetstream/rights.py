@@ -1,4 +1,4 @@
-"""What a request would have the server publish, so that it can be asked whether the user may publish there.
+"""Subjects to which a request would have the server publish, so that the user's right to publish there can be checked.
 
 The keys `jetraft.ack_publish` and `jetraft.dead_letter` of a consumer write to subjects. The right to create consumers
 is not that right: it is checked where the request enters, with the permissions of the connection. Configurations that

@@ -38,7 +38,7 @@ class Counts:
 
 @attrs.frozen(eq=False)
 class OthersService:
-    """What the gateway needs of a node, where others have JetStream."""
+    """A node for the gateway, where others have JetStream."""
 
     forwarder: Forwarder
     usages: Counts

@@ -1,4 +1,4 @@
-"""What this server says to a leaf node before that has said who it is: INFO, and how both compress."""
+"""The greeting of a leaf node before that has said who it is: INFO, and how both compress."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ class AcceptedSide:
         return self.identity.info(self.about_listener(), {"client_id": link.cid, "nonce": link.nonce}, compression)
 
     def greeting(self, link: LeafLink) -> bytes:
-        """The first one. What WebSocket compresses is not compressed twice, as nats-server decides."""
+        """The first one. Frames that WebSocket compresses are not compressed twice, as nats-server decides."""
         return self.info(link, "" if link.deflates else self.own_wish().mode)
 
     def on_choice(self, link: LeafLink, text: bytes) -> None:
@@ -44,6 +44,6 @@ class AcceptedSide:
 
     @staticmethod
     def told(link: LeafLink, word: object) -> None:
-        """What CONNECT says of compression, where there was no choice."""
+        """The compression in CONNECT, where there was no choice."""
         if not link.is_negotiated:
             link.compression = OFF if word == OFF else NOT_SUPPORTED

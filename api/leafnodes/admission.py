@@ -1,4 +1,4 @@
-"""What a leaf node may exchange with its hub: permissions of its user, and what of JetStream stays where it is.
+"""Subjects that a leaf node may exchange with its hub: permissions of its user, and what of JetStream stays.
 
 The JetStream API of an account is never used over such a connection under its own name, which would be answered at both
 ends; under the name of the domain, `$JS.<domain>.API`, it is. This server's own domain does not go out.
@@ -25,7 +25,7 @@ def domain_subjects(domain: str) -> tuple[str, ...]:
 
 
 def own_domain(domain: str, other: str) -> tuple[str, ...]:
-    """What does not leave towards a server of another domain."""
+    """Subjects that do not leave towards a server of another domain."""
     return (f"$JS.{domain}.API.>",) if domain and domain != other else ()
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class LeafParts:
-    """What a server with a `leafnodes` block has for it."""
+    """The parts of a server with a `leafnodes` block."""
 
     options: LeafOptions
     server_options: Options
@@ -99,7 +99,7 @@ class LeafParts:
         return parts
 
     def told(self) -> dict[str, Any]:
-        """What INFO says of the listener."""
+        """The fields of INFO about the listener."""
         options = self.options
         host, port = split_host_port(options.advertise, options.host, self.port)
         urls = () if options.no_advertise or not self.port else advertised(options.host, self.port, options.advertise)
@@ -108,7 +108,7 @@ class LeafParts:
         return {"host": host, "port": port, "ip": known, "urls": list(urls), "tls": tls}
 
     def closing(self, otherwise: ClosedHandler) -> ClosedHandler:
-        """What to call with each connection that ends; those of clients are handed on."""
+        """The callback for each connection that ends; those of clients are handed on."""
 
         def on_closed(cid: int, reason: int, counters: dict[str, Any] | None) -> None:
             if not self.leafnodes.on_closed(cid, reason):
@@ -117,7 +117,7 @@ class LeafParts:
         return on_closed
 
     def status(self, plane: Plane) -> LeafPages:
-        """What the monitoring pages show."""
+        """The facts for the monitoring pages."""
         return LeafPages(self.leafnodes, plane, self.port)
 
     def serve_tls(self, parts: ListenerParts) -> None:
@@ -156,7 +156,7 @@ class LeafParts:
             task_status.started()
 
     def _lost_hubs(self, remotes: Remotes, retreat: Callable[[frozenset[str]], None]) -> "LostHubs":
-        """What says which accounts have lost their hub."""
+        """The part that knows which accounts have lost their hub."""
         from jetraft.api.leafnodes.migration import LostHubs  # noqa: PLC0415  few servers want it
 
         leafnodes = self.leafnodes
@@ -180,7 +180,7 @@ class LeafParts:
             self.remotes.follow(options.remotes)
 
     def _hub_web(self, plane: Plane, reactor: Reactor) -> "HubWeb | None":
-        """What upgrades connections to hubs, where a hub is reached over WebSocket."""
+        """The part that upgrades connections to hubs, where a hub is reached over WebSocket."""
         if not self.options.uses_websocket:
             return None
         from jetraft.api.leafnodes.web import HubWeb  # noqa: PLC0415  only servers with such a hub load h11 and zlib

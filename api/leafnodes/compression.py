@@ -38,7 +38,7 @@ class CompressionError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class Compression:
-    """What one end wishes. `rtts_ns`: up to which round trip each of MODES is used with AUTO; 0: it is not."""
+    """The wish of one end. `rtts_ns`: up to which round trip each of MODES is used with AUTO; 0: it is not."""
 
     mode: str = AUTO
     rtts_ns: tuple[int, ...] = RTTS_NS
@@ -50,7 +50,7 @@ class Compression:
 
 
 def wish_of(word: str, rtts_ns: tuple[int, ...], shown: str) -> Compression:
-    """What a word of the configuration wishes; none: AUTO. `shown` is the list as written. Raises CompressionError."""
+    """The wish of a word of the configuration; none: AUTO. `shown` is the list as written. Raises CompressionError."""
     mode = WORDS.get(word.lower()) if word else AUTO
     if mode is None:
         raise CompressionError(f'unsupported compression mode "{word}"')

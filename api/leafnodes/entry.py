@@ -1,4 +1,4 @@
-"""Who may come in as a leaf node: the rules of the block, or of clients where it has none, and what else is asked."""
+"""Servers that may come in as leaf nodes: the rules of the block, or else of clients, and what else is asked."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -58,7 +58,7 @@ class LeafEntry:
 
     @property
     def called(self) -> "Callouts | None":
-        """Where a service is asked, if one is."""
+        """The service that is asked, if one is."""
         return self.callouts if self.authenticator is not self.own else None
 
     def trusts_proxy(self, link: LeafLink) -> bool:
@@ -68,7 +68,7 @@ class LeafEntry:
         return bool(link.proxy_key) or not signature
 
     def facts_of(self, link: LeafLink, unix_ns: int) -> ConnectionFacts:
-        """What is known of a leaf node without being told by it."""
+        """The knowledge of a leaf node without being told by it."""
         nonce, tls, is_proxied = link.nonce.encode(), self.options.tls, bool(link.proxy_key)
         if tls is not None and tls.verify_and_map and self.own.rules.users:
             user = mapped_user(link.tls, self.own.rules.by_name)
@@ -78,7 +78,7 @@ class LeafEntry:
         return ConnectionFacts(kind=LEAFNODE, nonce=nonce, ip=link.ip, unix_ns=unix_ns, is_proxied=is_proxied)
 
     def judge(self, link: LeafLink, offered: Credentials, unix_ns: int) -> "Outcome | CalloutRules":
-        """Who this is, or the service that is asked."""
+        """The user, or the service that is asked."""
         called, authenticator = self.called, self.authenticator
         if called is not None and called.rules is not None and not called.may_stand(offered, None):
             return called.rules
@@ -132,7 +132,7 @@ class LeafEntry:
     def judged_again(
         account: str, claims: "AccountClaims | None", links: Iterable[LeafLink], unix_ns: int
     ) -> "list[tuple[LeafLink, Verdict | Eviction]]":
-        """What holds for the accepted leaf nodes of an account from now on; the oldest of too many may stay."""
+        """The verdicts on the accepted leaf nodes of an account from now on; the oldest of too many may stay."""
         from jetraft.api.auth.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
 
         found: list[tuple[LeafLink, Verdict | Eviction]] = []
@@ -157,7 +157,7 @@ class LeafEntry:
         return self.options.account
 
     def objection(self, link: LeafLink) -> tuple[str, Reason] | None:
-        """What speaks against a server whose user is known."""
+        """The objection to a server whose user is known."""
         assert link.peer is not None
         if self.cluster and link.peer.cluster == self.cluster:
             return SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL

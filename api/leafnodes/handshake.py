@@ -1,4 +1,4 @@
-"""What two servers say before they exchange interest: INFO of the one that was connected to, CONNECT of the other.
+"""The handshake before two servers exchange interest: INFO of the one that was connected to, CONNECT of the other.
 
 Everything that a peer sends is checked here. Field names and their order are nats-server's.
 """
@@ -53,7 +53,7 @@ def document_of(text: bytes) -> dict[str, Any]:
 
 
 def connect_of(text: bytes) -> tuple[LeafPeer, dict[str, Any]]:
-    """Who connects, and the fields themselves, which have secrets. Raises HandshakeError."""
+    """The server that connects, and the fields themselves, which have secrets. Raises HandshakeError."""
     document = document_of(text)
     if any(not isinstance(document.get(key, ""), str) for key in TEXTS):
         raise HandshakeError("a field of CONNECT is not a string")
@@ -100,7 +100,7 @@ def subject_rules(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def info_of(text: bytes) -> HubInfo:
-    """What a hub says of itself. Raises HandshakeError."""
+    """A hub's description of itself. Raises HandshakeError."""
     document = document_of(text)
 
     def said(key: str) -> str:
@@ -135,7 +135,7 @@ def info_of(text: bytes) -> HubInfo:
 
 @attrs.frozen(kw_only=True)
 class OwnNames:
-    """What this server says of itself in both roles."""
+    """This server's description of itself in both roles."""
 
     server_id: str
     server_name: str

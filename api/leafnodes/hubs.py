@@ -1,4 +1,4 @@
-"""What this server says to a hub when it has connected: who it is, and with what it proves that.
+"""The greeting to a hub after connecting: who it is, and with what it proves that.
 
     INFO <    (TLS)    CONNECT >    INFO < with the account, interest >
 
@@ -30,7 +30,7 @@ class Ends(Protocol):
 
     @property
     def plane(self) -> Plane:
-        """Where connections are."""
+        """The plane with the connections."""
 
     def end(self, link: LeafLink, text: str, reason: Reason) -> None:
         """Close, and tell the other end why."""

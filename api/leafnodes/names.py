@@ -20,13 +20,13 @@ Hub = tuple[str, str]
 
 
 def hub_of(link: LeafLink) -> Hub:
-    """What connections of several nodes to one hub have in common."""
+    """The name that connections of several nodes to one hub share."""
     assert link.peer is not None
     return link.account, link.peer.cluster or link.peer.name
 
 
 def hubs_in(metadata: Any) -> set[Hub]:
-    """What a peer says of its hubs, checked."""
+    """A peer's report of its hubs, checked."""
     listed = metadata.get(HUBS_KEY)
     found = listed[:HUBS_MAX] if isinstance(listed, list) else []
     return {

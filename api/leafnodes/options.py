@@ -45,7 +45,7 @@ class RemoteUrl:
 
     @property
     def expected_name(self) -> str:
-        """What the certificate of the hub has to be for."""
+        """The name that the certificate of the hub has to be for."""
         return self.tls_name or self.host
 
     @property
@@ -96,7 +96,7 @@ class RemoteOptions:
 
     @property
     def key(self) -> tuple[tuple[RemoteUrl, ...], str]:
-        """What it is known by: two remotes of one account have other addresses."""
+        """The key that it is known by: two remotes of one account have other addresses."""
         return self.urls, self.account
 
     @property

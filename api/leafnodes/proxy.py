@@ -52,7 +52,7 @@ async def _connect(stream: trio.SocketStream, request: h11.Request) -> None:
 
 
 async def _head(sock: trio.socket.SocketType) -> bytes:
-    """What comes up to the end of the headers, and nothing behind it. Raises ProxyError."""
+    """The bytes up to the end of the headers, and nothing behind it. Raises ProxyError."""
     head = b""
     while not head.endswith(END):
         seen = await sock.recv(ANSWER_BYTES_MAX - len(head), socket.MSG_PEEK)

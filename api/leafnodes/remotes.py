@@ -106,7 +106,7 @@ class Remotes:
             await self._connect_again(key)
 
     def _remote(self, key: object) -> RemoteOptions:
-        """What the configuration says of a remote now."""
+        """The present configuration of a remote."""
         return next(remote for remote in self.leafnodes.options.remotes if remote.key == key)
 
     async def _connect_again(self, key: object) -> None:
@@ -168,7 +168,7 @@ class Remotes:
             return await through(proxy, url)
 
     async def _prepare(self, link: LeafLink, remote: RemoteOptions) -> bool:
-        """What comes before INFO; False when the connection has ended by it."""
+        """The steps before INFO; False when the connection has ended by it."""
         assert link.url is not None
         if link.web:
             if remote.tls is not None or link.url.tls:

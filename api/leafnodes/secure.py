@@ -42,7 +42,7 @@ class LeafTls(TlsClients):
 
 
 class Greeter(Protocol):
-    """What is asked of Leafnodes."""
+    """Leafnodes as it is needed here."""
 
     links: dict[int, LeafLink]
     accepted: AcceptedSide
@@ -121,7 +121,7 @@ class HubTls:
         self._contexts.clear()
 
     def _context(self, options: TlsOptions, link: LeafLink) -> "TlsContext":
-        """What connections to one server are made from. Its files are read once."""
+        """The parts that connections to one server are made from. Its files are read once."""
         assert link.url is not None
         key = options, link.url.expected_name
         if key not in self._contexts:

@@ -36,12 +36,12 @@ NOT_AGREED: Final = "compression negotiation error"
 
 
 class AnswerError(ValueError):
-    """What came is no answer to the request; the text is for the log."""
+    """The bytes are no answer to the request; the text is for the log."""
 
 
 @attrs.frozen
 class Agreed:
-    """What holds for the frames of a connection."""
+    """The rules for the frames of a connection."""
 
     masks: bool
     deflates: bool

@@ -80,7 +80,7 @@ class AccountPages:
         return Counter() if self.leafnodes is None else self.leafnodes.counts()
 
     def row(self, account: str) -> dict[str, Any]:
-        """What goes in and out of an account on this node."""
+        """Counts of what goes in and out of an account on this node."""
         return self._row(account, self._leafs()[account])
 
     def _row(self, account: str, leafs: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class SeenConnection:
 
     @property
     def user(self) -> str:
-        """Who it is; for a refused one whom it named."""
+        """Its user; for a refused one whom it named."""
         return self.session.named if self.session.verdict is None else self.session.verdict.user
 
 
@@ -209,7 +209,7 @@ class Connz:
         return {"subscriptions_list": (yield from texts([subject for _, subject, *_ in rows]))}
 
     def _identity(self, seen: SeenConnection) -> dict[str, Any]:
-        """Who a connection is, for those who asked; not the token of its user, which may be a secret."""
+        """The user of a connection, for those who asked; not the token of its user, which may be a secret."""
         account, verdict = seen.session.account, seen.session.verdict
         claims = None if verdict is None else verdict.claims
         return {

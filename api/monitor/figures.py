@@ -1,4 +1,4 @@
-"""What /metrics says of JetStream on this node, as values: filled by api/jetstream/figures.py, shown by metrics.py."""
+"""Figures of JetStream on this node for /metrics: filled by api/jetstream/figures.py, shown by metrics.py."""
 
 from __future__ import annotations
 

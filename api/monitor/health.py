@@ -48,7 +48,7 @@ DEPTHS: Final = {"ACCOUNT": 1, "STREAM": 2, "CONSUMER": 3}  # how many of NAMES 
 
 
 class Inventory(Protocol):
-    """What is known here of accounts, streams and consumers. Implemented by api/jetstream/inventory.py."""
+    """The knowledge here of accounts, streams and consumers. Implemented by api/jetstream/inventory.py."""
 
     def has_account(self, account: str) -> bool:
         """Whether the account has JetStream."""

@@ -176,7 +176,7 @@ class MonitorServer:
             return FAILED
 
     def _answerer_of(self, request: h11.Request) -> Answerer | None:
-        """What answers this request, if its path is one of the site's."""
+        """The answerer of this request, if its path is one of the site's."""
         if self.site is None:
             return None
         try:

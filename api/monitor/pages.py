@@ -202,7 +202,7 @@ class Pages:
             return refusal(error)
 
     def _head(self) -> dict[str, Any]:
-        """What most pages begin with."""
+        """The beginning of most pages."""
         return {"server_id": self.identity.server_id, "now": format_time(self.clock.unix_ns())}
 
     def leafz(self, question: LeafzQuestion) -> Steps[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a page is asked: one value for each page, read from the arguments of a URL or from the body of a request.
+"""Questions of pages: one value for each page, read from the arguments of a URL or from the body of a request.
 
 Names, types and texts of errors are nats-server's. An argument that nats-server serves and this server does not is
 refused; what nats-server does not know either is passed over.
@@ -226,7 +226,7 @@ class ListQuestion:
         return min(max(self.limit, 0), ROWS_MAX)
 
     def matcher(self) -> Callable[..., bool]:
-        """What says whether one of some names has what is looked for, in whatever case."""
+        """A function that says whether one of some names has the text, in whatever case."""
         wanted = self.filter.casefold()
         return lambda *names: not wanted or any(wanted in name.casefold() for name in names)
 

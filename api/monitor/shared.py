@@ -1,4 +1,4 @@
-"""What an account exports, imports and maps, as /accountz shows it. Field names and order are nats-server's. Pure."""
+"""Exports, imports and mappings of an account, as /accountz shows it. Field names and order are nats-server's. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
@@ -30,7 +30,7 @@ def shared_fields(account: str, accounts: Table[str, Sharing]) -> dict[str, Any]
 
 
 def destinations(mapping: Mapping) -> Iterable[dict[str, Any]]:
-    """Where a mapping leads. Each weight has those before it added; what is left goes to the subject itself."""
+    """The destinations of a mapping. Each weight has those before it added; what is left goes to the subject itself."""
     sums: dict[str, int] = {}
     for one in mapping.destinations:
         sums[one.cluster] = sums.get(one.cluster, 0) + one.weight

@@ -1,4 +1,4 @@
-"""What /accountz shows of an account that an operator has signed: its token, and what that says. Pure.
+"""The part of /accountz about an account that an operator has signed: its token, and what that says. Pure.
 
 Names and order are nats-server's (monitor.go, AccountInfo). The token of an account is public; those of users are not.
 """
@@ -17,7 +17,7 @@ ALWAYS: Final[Mapping[str, Any]] = {"default_permissions": {"pub": {}, "sub": {}
 
 
 def claims_in(token: str) -> dict[str, Any]:
-    """What a token says that was verified when it was taken in, in the layout of version 2."""
+    """The claims of a token that was verified when it was taken in, in the layout of version 2."""
     from jetraft.api.auth.version_1 import FIRST, as_version_2, version_and_kind  # noqa: PLC0415  of operators alone
 
     part = token.split(".")[1]

@@ -29,7 +29,7 @@ Steps = Generator[int, None, T]
 
 
 class TooLargeError(Exception):
-    """What is made has more bytes than there is room for."""
+    """The page has more bytes than there is room for."""
 
 
 @attrs.frozen(eq=False)

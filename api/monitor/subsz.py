@@ -23,7 +23,7 @@ NOTHING: Final = (
 
 
 def sublist_stats(plane: Plane, account: str = "") -> dict[str, Any]:
-    """What the subject trees hold: all of them, or that of an account."""
+    """Figures of the subject trees: all of them, or that of an account."""
     known = plane.account_names()
     names = [account] if account else known
     if account and account not in known:

@@ -196,7 +196,7 @@ class Varz:
         }
 
     def statsz(self, *, active_servers: int) -> Steps[dict[str, Any]]:
-        """What STATSZ says."""
+        """The fields of STATSZ."""
         jetstream = {}
         if self.jetstream is not None:
             shown = yield from self.jetstream.varz()

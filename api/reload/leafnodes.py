@@ -1,4 +1,4 @@
-"""What a reload follows of the `leafnodes` block: remotes that come and go, and certificates. Pure.
+"""Changes of the `leafnodes` block that a reload follows: remotes that come and go, and certificates. Pure.
 
 A remote is known by its addresses and its account. Anything else that differs is refused with nats-server's text, and
 no text has a password.

@@ -45,7 +45,7 @@ TOO_MANY: Final = b"-ERR 'maximum connections exceeded'\r\n"
 
 @attrs.frozen(kw_only=True)
 class Opened:
-    """What was opened before anything changed, because it can fail."""
+    """The files that were opened before anything changed, because it can fail."""
 
     log: TextIO | Syslog | None
     certificates: list[Callable[[], None]]  # what lets each listener show its own
@@ -248,7 +248,7 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
 
 
 def written_to(options: Options) -> tuple[str, str, bool]:
-    """Where the log goes: what comes first counts alone."""
+    """The destination of the log: what comes first counts alone."""
     if options.log_file:
         return options.log_file, "", False
     return "", options.remote_syslog, options.syslog and not options.remote_syslog

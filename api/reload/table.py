@@ -26,7 +26,7 @@ class ReloadError(Exception):
 
 
 class Step(Enum):
-    """What a change asks for; each is done once for all changes that ask for it."""
+    """The consequence of a change; each is done once for all changes that ask for it."""
 
     NOTHING = auto()  # who uses the option reads it when it is needed
     LOG = auto()
@@ -75,7 +75,7 @@ class Grows(Followed):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Judged(Followed):
-    """What `judge` says about two values decides: empty, and the change is followed, or why it is not."""
+    """The verdict of `judge` about two values decides: empty, and the change is followed, or why it is not."""
 
     judge: Callable[[Any, Any], str]
 
@@ -268,7 +268,7 @@ class OptionChange:
 
     @property
     def line(self) -> str:
-        """What the log says; nats-server writes one of them in its own way."""
+        """The log line; nats-server writes one of them in its own way."""
         if not self.how.line or (self.key == "pid_file" and not self.value):
             return ""
         head = "Reload" if self.key == "client_advertise" else "Reloaded"
@@ -298,7 +298,7 @@ def flat(options: Options) -> dict[str, Any]:
 
 
 def changes(old: Options, new: Options) -> list[OptionChange]:
-    """What differs, in the order of the table. Raises ReloadError for the first that cannot change."""
+    """The differences, in the order of the table. Raises ReloadError for the first that cannot change."""
     before, after = flat(old), flat(new)
     differing = [key for key in HOW if key in before and key in after and before[key] != after[key]]
     for key in differing:

@@ -1,4 +1,4 @@
-"""What each request of the system account is answered with: documents, before they become bytes."""
+"""Answers to the requests of the system account: documents, before they become bytes."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final
@@ -80,7 +80,7 @@ class Answers:
         return kind.make(attrs.evolve(asked, acc=account))
 
     def own_statz(self, account: str, pairs: Object) -> Steps[Document]:
-        """What goes in and out of the account that asks."""
+        """Counts of what goes in and out of the account that asks."""
         return self._statz(account, pairs)
 
     def _statz(self, account: str | None, pairs: Object) -> Steps[Document]:
@@ -119,7 +119,7 @@ class Answers:
         return self.events.account_connections(account)
 
     def user_info(self, cid: int, account: str) -> Document:
-        """Who the client is that asks."""
+        """The client that asks."""
         session = self.sessions.by_cid.get(cid)
         if session is None or session.verdict is None or session.account != account:
             raise NoAnswerError
@@ -133,7 +133,7 @@ class Answers:
 
 
 def gathered(made: Steps[Document], question: object) -> Steps[Document]:
-    """What a page is in an answer. Raises PageError, NoAnswerError."""
+    """A page as it is in an answer. Raises PageError, NoAnswerError."""
     try:
         return (yield from made)
     except PageError as error:
@@ -145,7 +145,7 @@ def gathered(made: Steps[Document], question: object) -> Steps[Document]:
 
 
 def shown(permissions: Permissions, *, is_signed: bool) -> Document:
-    """What a user may do, as nats-server tells it: of one with a token both kinds, be they empty."""
+    """The permissions of a user, as nats-server tells it: of one with a token both kinds, be they empty."""
     lists = {"publish": rules(permissions.publish), "subscribe": rules(permissions.subscribe)}
     answers = permissions.responses
     responses = {"responses": {"max": answers.max_msgs, "ttl": answers.expires_ns}} if answers is not None else {}

@@ -97,7 +97,7 @@ def handshake_threads() -> int:
 
 @attrs.frozen
 class ListenerParts:
-    """What is there when the listener is made."""
+    """The parts that exist when the listener is made."""
 
     plane: Plane
     sessions: Sessions

@@ -33,19 +33,19 @@ class Handle(Protocol):
 
 
 class Log(Protocol):
-    """Where lines go."""
+    """The log of lines."""
 
     def debug(self, text: str) -> None:
         """Log a line for the search of a fault."""
 
     def info(self, text: str) -> None:
-        """What an operator expects."""
+        """A line that an operator expects."""
 
     def warning(self, text: str) -> None:
-        """What an operator should look at."""
+        """A line that an operator should look at."""
 
     def error(self, text: str) -> None:
-        """What went wrong and was handled."""
+        """A line about what went wrong and was handled."""
 
 
 class TlsSession(Protocol):

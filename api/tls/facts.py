@@ -1,4 +1,4 @@
-"""What INFO and the monitoring pages say of TLS; names and conditions are nats-server's."""
+"""Facts of TLS in INFO and the monitoring pages; names and conditions are nats-server's."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 @attrs.frozen(kw_only=True)
 class TlsState:
-    """What a handshake has come to."""
+    """The outcome of a handshake."""
 
     version: str  # "1.3"
     cipher: str

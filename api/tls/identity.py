@@ -1,4 +1,4 @@
-"""Who a client's certificate says that it is, and which configured user that is (`verify_and_map`).
+"""The identity in a client's certificate, and which configured user that is (`verify_and_map`).
 
 As server/auth.go of nats-server: addresses, then DNS names, then URIs, then the subject. A subject is written as
 crypto/x509 of Go writes it (`CN=derek,O=Synadia,C=US`); a user whose name has the same parts in another order is meant
@@ -28,7 +28,7 @@ Part = tuple[str, str]
 
 @attrs.frozen(kw_only=True)
 class TlsIdentity:
-    """What a certificate that was verified says of its owner."""
+    """The owner in a certificate that was verified."""
 
     subject: str = ""  # as Go writes it
     parts: tuple[Part, ...] = ()  # of the subject, in the order of the certificate
@@ -142,7 +142,7 @@ def fingerprint_texts(certificates: Iterable[bytes]) -> list[str]:
 
 
 def peer_rows(certificates: Iterable[bytes]) -> list[dict[str, str]]:
-    """What /connz shows of a client's certificates."""
+    """The part of /connz about a client's certificates."""
     rows = []
     for der in certificates:
         certificate = x509.load_der_x509_certificate(der)

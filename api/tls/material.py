@@ -146,7 +146,7 @@ def groups_of(options: TlsOptions) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Material:
-    """What a listener needs: the context for its connections, and when its first certificate ends."""
+    """The material of a listener: the context for its connections, and when its first certificate ends."""
 
     context: TlsContext
     has_certificates: bool

@@ -1,4 +1,4 @@
-"""What a `tls` block asks for, as one frozen value. Names are nats-server's keys with the unit last."""
+"""The options of a `tls` block, as one frozen value. Names are nats-server's keys with the unit last."""
 
 import attrs
 

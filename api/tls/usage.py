@@ -1,4 +1,4 @@
-"""What --help_tls prints: an example of a `tls` block, the names of cipher suites and curves."""
+"""The text of --help_tls: an example of a `tls` block, the names of cipher suites and curves."""
 
 from jetraft.api.tls.suites import CIPHERS, GROUPS, TLS13
 

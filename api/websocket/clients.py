@@ -44,7 +44,7 @@ DETAILS = {
 
 
 class LeafDoor(Protocol):
-    """Where leaf nodes come in."""
+    """The entry of leaf nodes."""
 
     def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None, *, deflates: bool) -> None:
         """A server has connected as a leaf node, over this connection."""
@@ -128,7 +128,7 @@ class WebSocketClients:
 
     @property
     def port(self) -> int:
-        """Where they have come."""
+        """The entry at which they have come."""
         return self.sessions.web_port
 
     def info(self, _applicant: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What a close frame says for each reason of the server: nats-server's status and text. Pure."""
+"""The close frame for each reason of the server: nats-server's status and text. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the server knows of a WebSocket connection, and what INFO and the monitoring pages say of the listener.
+"""The server's knowledge of a WebSocket connection, and what INFO and the monitoring pages say of the listener.
 
 Names and conditions are nats-server's.
 """
@@ -13,7 +13,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 @attrs.frozen(kw_only=True)
 class WebSocketFacts:
-    """What the request for an upgrade has said."""
+    """The facts of a request for an upgrade."""
 
     forwarded_ip: str = ""  # the client's, as a proxy states it
     cookies: Cookies = attrs.field(factory=Cookies, repr=False)

@@ -94,7 +94,7 @@ def configured(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_of(text: str) -> dict[str, Any]:
-    """Where a consumer begins. Raises UsageError."""
+    """The start of a consumer. Raises UsageError."""
     if text in DELIVERIES:
         return {"deliver_policy": "last_per_subject" if text == "subject" else text}
     if text.isdigit():
@@ -172,7 +172,7 @@ async def consumer_info(at: CommandConnection, stream: str, consumer: str) -> di
 
 
 def sections(found: dict[str, Any]) -> dict[str, dict[str, object]]:
-    """What an info shows to people."""
+    """An info for people."""
     config = found["config"]
     filters = config.get("filter_subjects") or [config.get("filter_subject") or ""]
     configuration: dict[str, object] = {

@@ -71,7 +71,7 @@ class Context:
 
 
 def directory_of(program: str) -> Path:
-    """Where that program keeps its contexts."""
+    """The directory in which that program keeps its contexts."""
     configured = os.environ.get("XDG_CONFIG_HOME")
     return (Path(configured) if configured else Path.home() / ".config") / program
 

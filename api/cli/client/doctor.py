@@ -109,7 +109,7 @@ def versions(pages: list[ServerPage]) -> Iterator[Finding]:
 
 
 def healths(pages: list[ServerPage]) -> Iterator[Finding]:
-    """What each server says of itself."""
+    """Each server's report of itself."""
     for each in pages:
         ok = each.data.get("status") == "ok"
         text = "ok" if ok else str(each.data.get("error") or each.data.get("status"))
@@ -135,7 +135,7 @@ def certificates(pages: list[ServerPage]) -> Iterator[Finding]:
 
 
 def limits(pages: list[ServerPage]) -> Iterator[Finding]:
-    """What is nearly used up on each server."""
+    """Resources that are nearly used up on each server."""
     for each in pages:
         jetstream = each.data.get("jetstream") or {}
         config, stats = jetstream.get("config") or {}, jetstream.get("stats") or {}

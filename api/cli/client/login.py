@@ -59,14 +59,14 @@ class ClientLogin:
 
     @property
     def api(self) -> str:
-        """What subjects of JetStream requests begin with, without the last dot."""
+        """The prefix of subjects of JetStream requests, without the last dot."""
         if self.js_api_prefix:
             return self.js_api_prefix.rstrip(".")
         return f"$JS.{self.js_domain}.API" if self.js_domain else "$JS.API"
 
 
 def login_of(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> ClientLogin:
-    """What the command line, the environment and the context say. Raises CommandError."""
+    """The options of command line, environment and context. Raises CommandError."""
     environ = os.environ if environment is None else environment
     from_env = {name: environ[variable] for name, variable in ENVIRONMENT.items() if environ.get(variable)}
     given = {name: value for name, value in flags.items() if value}

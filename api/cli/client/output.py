@@ -1,4 +1,4 @@
-"""What a command prints: tables and fields for people, one stable JSON document for programs.
+"""The output of a command: tables and fields for people, one stable JSON document for programs.
 
 What comes from messages and names of others is shown without control characters: it cannot move a terminal's cursor.
 """

@@ -124,7 +124,7 @@ def merged(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_sections(info: dict[str, Any]) -> dict[str, dict[str, object]]:
-    """What an info shows to people."""
+    """An info for people."""
     config, state = info["config"], info["state"]
     flags = [name.replace("_", " ") for name in sorted(config) if config[name] is True]
     configuration: dict[str, object] = {

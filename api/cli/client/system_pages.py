@@ -45,7 +45,7 @@ class ServerPage:
 async def system_pages(
     at: CommandConnection, page: str, body: dict[str, Any] | None = None, monitor: str | None = None
 ) -> list[ServerPage]:
-    """What each server answers, by name; `page` is VARZ, JSZ, HEALTHZ or empty for STATSZ. Raises CommandError.
+    """Each server's answer, by name; `page` is VARZ, JSZ, HEALTHZ or empty for STATSZ. Raises CommandError.
 
     With `monitor` the pages of these URLs, by HTTP; then a server that does not answer is an error.
     """

@@ -1,4 +1,4 @@
-"""What has changed between two looks at streams and nodes: the events that the dashboard tells. Pure.
+"""Changes between two looks at streams and nodes: the events that the dashboard tells. Pure.
 
 A look is of one stream, so that a long list is looked at a part at a time. What a look has not found by the end of a
 round has gone. The first round tells nothing: all that it finds was there.
@@ -34,7 +34,7 @@ class Changes:
     _is_first: bool = True
 
     def look(self, seen: Glance) -> list[dict[str, Any]]:
-        """What has changed of a stream since its last glance."""
+        """The changes of a stream since its last glance."""
         key = seen.account, seen.stream
         before = self._known.get(key)
         self._known[key] = seen

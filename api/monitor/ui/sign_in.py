@@ -147,7 +147,7 @@ class SignIns:
         return answer({"signed_in": False, **said, "why_not": why})
 
     def described(self, found: SignIn) -> dict[str, Any]:
-        """Who somebody is, as the server knows it by now."""
+        """The user of a session, as the server knows it by now."""
         verdict = found.session.verdict
         return {
             "signed_in": True,
@@ -259,7 +259,7 @@ class SignIns:
 
 
 def digest_of(token: str) -> bytes:
-    """What the server remembers of a number: how long a look-up takes says nothing of the number itself."""
+    """The hash that the server remembers of a number: how long a look-up takes says nothing of the number itself."""
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -105,7 +105,7 @@ class UserClient(GatewayClient):
         self._on_event = on_event
 
     async def subscribe(self, sid: int, subject: bytes) -> None:
-        """Have messages of a subject given to who listens. Where it is not allowed, that is given instead."""
+        """Have messages of a subject given to who listens. If it is not allowed, that is given instead."""
         await self._send(b"SUB %b %d\r\n" % (subject, sid))
 
     async def unsubscribe(self, sid: int) -> None:
