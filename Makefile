@@ -205,10 +205,11 @@ down:            ## stop the containers, the Spark job too; their volumes stay
 compose-check: setup ## both images built, the compose cluster under an engine, disturbed and taken down; prints a table (WITHOUT_SPARK=1 ONLY=step)
 	$(BIN)/python -m tests.compose --image $(IMAGE) --spark-image $(SPARK_IMAGE) $(if $(WITHOUT_SPARK),--without-spark) $(if $(ONLY),--only '$(ONLY)')
 
-docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md, docs/logs.md)
+docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md, docs/logs.md, deploy/grafana/board.json)
 	$(BIN)/python tools/gen_configuration.py
 	$(BIN)/python tools/gen_compatibility.py
 	$(BIN)/python tools/gen_logs.py
+	$(BIN)/python tools/gen_board.py
 
 clean:           ## remove what was built; .venv and stores stay
 	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

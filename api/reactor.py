@@ -21,6 +21,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.interest import InterestWatches
 from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.histogram import Histogram
 
 LINGER_TOTAL_NS = 2_000_000  # the most by which a turn delays timers and other trio tasks
 HOUSEKEEPING_S = 0.5
@@ -103,11 +104,13 @@ class Reactor:
     on_closed: ClosedHandler
     interest: InterestWatches = attrs.field(init=False)
     turns: int = 0
+    times: Histogram = attrs.field(factory=Histogram)  # of turns
     _groups: GroupTurns = attrs.field(factory=NoGroups, init=False)
     _peers: PeerLinks = attrs.field(factory=NoPeers, init=False)
     _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
     _later: list[Callable[[], None]] = attrs.field(factory=list)
     _scheduled: bool = False
+    _ended_ns: int = 0  # when the last turn was over
     _inside: bool = False
     _before_groups: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
@@ -134,6 +137,7 @@ class Reactor:
         if self._inside:
             return
         self._inside = self._before_groups = True
+        began_ns = self.clock.mono_ns()
         try:
             plane, groups = self.plane, self._groups
             plane.run_sinks()
@@ -160,6 +164,8 @@ class Reactor:
         finally:
             self._inside = self._before_groups = False
             self.turns += 1
+            self._ended_ns = self.clock.mono_ns()
+            self.times.note(self._ended_ns - began_ns)
 
     def close_all(self, reason: Reason) -> None:
         """Close all connections, after what is queued for them; the last turn, when all else has ended."""
@@ -258,7 +264,7 @@ class Reactor:
             while self.plane.turn(wait_ns) > 0:
                 leave = self._run_watched()
                 self.end_turn()
-                now_ns = self.clock.mono_ns()
+                now_ns = self._ended_ns
                 if leave or self._scheduled or now_ns >= leave_ns:
                     break
                 wait_ns = min(leave_ns, next_deadline_ns()) - now_ns

@@ -204,6 +204,7 @@ def _site_maker(
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
         memory=ports.memory,
+        ack_times=ports.ack_times,
         batches=batches,
         server_limits=setting.limits,
         handovers=requests.handovers,

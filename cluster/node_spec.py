@@ -8,6 +8,7 @@ import attrs
 
 from jetraft.store.log.scrub import BYTES_PER_S_MAX, PERIOD_NS
 from jetraft.store.model.feature_level import LEVEL
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 
 if TYPE_CHECKING:
@@ -67,3 +68,4 @@ class NodePorts:
     secrets: Secrets | None = None  # of a store that is encrypted
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     traces: Traces | None = None
+    ack_times: Histogram = attrs.field(factory=Histogram)  # of publishes, from their admission

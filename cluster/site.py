@@ -12,6 +12,7 @@ from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.model.feature_level import LEVEL
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
@@ -55,6 +56,7 @@ class Site:
     account_quota: AccountQuota | None = None  # what the account may hold at most; None: no limits
     batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
+    ack_times: Histogram = attrs.field(factory=Histogram)  # of the node's publishes, from their admission
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
     work: TurnWork = attrs.field(  # slices of turns, of the whole node

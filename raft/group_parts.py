@@ -61,6 +61,7 @@ def make_parts(  # noqa: PLR0913  (what a group is made of)
         now_ns=now_ns,
         mark_dirty=mark_dirty,
         freshness=freshness,
+        commit_times=setting.commit_times,
     )
     return GroupParts(checkpointer=checkpointer, core=core, turns=turns)
 

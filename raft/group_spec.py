@@ -8,6 +8,7 @@ from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine.core import create_engine
 from jetraft.raft.engine.port import EngineFactory, Limits, PeerProgress, Rng, Sealer, Timing
 from jetraft.raft.engine.tempo import Tempo
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GroupId, NodeId
 
 
@@ -33,6 +34,7 @@ class GroupSetting:
     checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
     engine: EngineFactory = create_engine
     tempo: Tempo = attrs.Factory(Tempo)
+    commit_times: Histogram = attrs.Factory(Histogram)  # of what leaders propose in a turn, until it is committed
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -30,6 +30,7 @@ from jetraft.raft.peer_events import PeerEvents
 from jetraft.raft.replay import Replayed, recover
 from jetraft.raft.wire import Addressed, decode
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.signal import Signal
 from jetraft.store.port import GroupLog
@@ -126,6 +127,7 @@ class Manager:
         self._gathering = gathering
         self._on_dirty = on_dirty
         self._on_committed = on_committed
+        self.apply_times = Histogram()  # of rounds, in which groups apply what is committed and append what is proposed
         self._take_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
         self._take_stray: Callable[[NodeId, GroupId, int], None] = _no_repairs
         links.on_frame(CHANNEL_RAFT, self._on_payload)
@@ -139,6 +141,11 @@ class Manager:
     def serve_strays(self, handler: Callable[[NodeId, GroupId, int], None]) -> None:
         """Tell `handler` of messages for groups that do not run here: the sender, the group and its incarnation."""
         self._take_stray = handler
+
+    @property
+    def commit_times(self) -> Histogram:
+        """Of what leaders on this node propose in a turn, until it is committed."""
+        return self._setting.commit_times
 
     @property
     def groups(self) -> Mapping[GroupId, Group]:
@@ -228,7 +235,7 @@ class Manager:
             told |= group.turns.learn(now_ns)
         if told:
             self._on_committed()
-        groups, schedule = self._groups, self._deadlines.schedule
+        groups, schedule, began_ns = self._groups, self._deadlines.schedule, self._clock.mono_ns()
         for group_id, group in dirty.items():
             turns = group.turns
             turns.advance(now_ns)
@@ -237,6 +244,7 @@ class Manager:
             if groups.get(group_id) is group:  # else it was removed in this turn
                 schedule(group)
         self._unwritten |= dirty
+        self.apply_times.note(self._clock.mono_ns() - began_ns)
 
     def _hand_over(self) -> None:
         """Give the logs to the writer, except for a single small batch: `write` waits for that here.

@@ -23,6 +23,8 @@ from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.outbox import RaftOutbox
 from jetraft.raft.proposals import Done, Outcome, Proposals
 from jetraft.raft.tenure import Tenure
+from jetraft.store.model._fifo import Fifo
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog, StoreError
 
@@ -54,6 +56,7 @@ class Turns:
         now_ns: int,
         mark_dirty: Callable[[], None],
         freshness: Freshness,
+        commit_times: Histogram,
     ) -> None:
         self._group_id = group_id
         self._core = core
@@ -69,6 +72,8 @@ class Turns:
         self.tenure = Tenure(machine, self.proposals, self.progress, now_ns)
         self.outbox = RaftOutbox()
         self._freshness = freshness
+        self._commit_times = commit_times
+        self._sealed: Fifo[tuple[int, int]] = Fifo()  # last index and time of what was proposed in a turn
         self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
         self._persisted_token = -1
         self._damage: StoreError | OSError | None = None
@@ -117,6 +122,8 @@ class Turns:
         self.outbox.put(ready)
         if ready.standing is not None and self.failed is None:  # who has failed has said so already
             self.tenure.observe(ready.standing, now_ns)
+            if not self.tenure.is_leader:
+                self._sealed.clear()  # another leader may commit what was proposed here
 
     def takes_part(self, now_ns: int) -> bool:
         """Whether the group works. A log that has failed since the last turn ends it here, before anything is said."""
@@ -197,7 +204,10 @@ class Turns:
         except DISK_ERRORS as error:  # the owner repairs the log
             self.fail(error, now_ns)
             return False
-        return self.proposals.tell_committed(self._committed[-1].index)
+        committed_index, sealed = self._committed[-1].index, self._sealed
+        while sealed and sealed[0][0] <= committed_index:
+            self._commit_times.note(now_ns - sealed.popleft()[1])
+        return self.proposals.tell_committed(committed_index)
 
     def advance(self, now_ns: int) -> None:
         """Apply what is committed, append what is queued, let the engine send."""
@@ -213,7 +223,7 @@ class Turns:
             if tenure.term_led and not tenure.is_leader and self.applied_index >= self._core.term_start_index:
                 tenure.begin()  # everything before the term is applied
             if proposals.queue:
-                self._seal_queue()
+                self._seal_queue(now_ns)
             if tenure.term_led and (
                 proposals.new_reads or proposals.reads or proposals.new_confirmed_reads or proposals.confirmed_reads
             ):
@@ -266,7 +276,7 @@ class Turns:
         """Begin to hand over, behind what is queued: that would be refused without an answer at the end of the term."""
         try:
             if self.proposals.queue:
-                self._seal_queue()
+                self._seal_queue(now_ns)
         except DISK_ERRORS as error:
             self.fail(error, now_ns)
         return self.tenure.is_leader and self._core.transfer(to, now_ns)
@@ -309,9 +319,10 @@ class Turns:
             self.proposals.add_confirmed_read(done)
             self._mark_dirty()
 
-    def _seal_queue(self) -> None:
+    def _seal_queue(self, now_ns: int) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
         if not self.tenure.is_leader:
             self.proposals.refuse_queued()
         elif self._core.accepts_proposals:
             self.proposals.seal(self._core.propose)
+            self._sealed.append((self._log.last_index, now_ns))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.blocks.cache import CacheStatistics
     from jetraft.store.disk.io import WriterStatistics
-    from jetraft.store.disk.latency import LatencyStatistics
+    from jetraft.store.model.histogram import LatencyStatistics
 
 SPARK_QUERY: Final = "spark.query"  # in the metadata of a consumer, written by src/pyspark_jetstream/durable.py
 
@@ -26,7 +26,7 @@ def collect(
     *,
     writer: WriterStatistics,
     cache: CacheStatistics,
-    disk: LatencyStatistics,
+    latencies: dict[str, LatencyStatistics],
 ) -> Steps[JetStreamMetrics]:
     """The rows of the page. Streams come by account and name, so that each look at a node shows the same ones."""
     replicas = [replica for _, replica in jsz.node.directory.replicas()]
@@ -54,7 +54,7 @@ def collect(
             yield 0
     return JetStreamMetrics(
         totals=totals,
-        disk=disk,
+        latencies=latencies,
         meta=None if jsz.node.meta_group is None else jsz.node.meta_group.statistics(),
         streams=tuple(shown),
         streams_omitted=len(wanted) - len(shown) - gone,

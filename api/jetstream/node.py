@@ -47,6 +47,7 @@ from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.feature_level import LEVEL
+from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GroupId
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
@@ -186,6 +187,7 @@ class JetStreamNode:
         self._clock = clock
         self.writer, self._disk, self._node_dir = opened.writer, opened.disk, opened.node_dir
         self.node_id = self._node_dir.node_id
+        self._ack_times = Histogram()
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
@@ -213,6 +215,7 @@ class JetStreamNode:
             secrets=setting.secrets,
             traces=reactor.plane,
             memory=memory,
+            ack_times=self._ack_times,
         )
         self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
         self.gateway = self._make_gateway(None if mesh is None else mesh.calls, clients)
@@ -404,7 +407,12 @@ class JetStreamNode:
             question,
             writer=self.writer.statistics(),
             cache=self.cache.statistics(),
-            disk=self._disk.latency.statistics(),
+            latencies={
+                "jetraft_disk_batch_seconds": self._disk.latency.statistics(),
+                "jetraft_publish_ack_seconds": self._ack_times.statistics(),
+                "jetraft_raft_commit_seconds": self.manager.commit_times.statistics(),
+                "jetraft_raft_apply_seconds": self.manager.apply_times.statistics(),
+            },
         )
 
     def dashboard(self) -> "DashboardLists":

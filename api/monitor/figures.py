@@ -8,7 +8,7 @@ import attrs
 
 if TYPE_CHECKING:
     from jetraft.raft.group_spec import GroupStatistics
-    from jetraft.store.disk.latency import LatencyStatistics
+    from jetraft.store.model.histogram import LatencyStatistics
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -61,7 +61,7 @@ class JetStreamMetrics:
     """JetStream of a node. `totals` are sums over everything, by name; `omitted` is what the limits left out."""
 
     totals: dict[str, int]
-    disk: LatencyStatistics
+    latencies: dict[str, LatencyStatistics]  # by the name of their metric
     meta: GroupStatistics | None
     streams: tuple[StreamFigures, ...]
     streams_omitted: int

@@ -21,6 +21,7 @@ from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.histogram import LatencyStatistics
 
 QUERIES_MAX: Final = 100
 SPARK_PREFIX: Final = "spark "  # of the name of a connection, given by src/pyspark_jetstream/client.py
@@ -54,6 +55,14 @@ ARRIVALS: Final = (
     ("waited", "jetraft_waited_connections_total", "counter", "Connections that have waited so."),
     ("refused", "jetraft_refused_connections_total", "counter", "Connections that waited too long, or of too many."),
 )
+TURNS: Final = "jetraft_turn_seconds"
+LATENCIES: Final = {
+    TURNS: "How long the turns of the server take, from what was received to what is sent.",
+    "jetraft_disk_batch_seconds": "How long batches of writes with their fsync take, that acknowledgements wait for.",
+    "jetraft_publish_ack_seconds": "How long messages take from admission by the leader to acknowledgement.",
+    "jetraft_raft_commit_seconds": "How long what a leader proposes in a turn takes until a majority has it on disk.",
+    "jetraft_raft_apply_seconds": "How long the groups of this node take to apply and append, by round of a turn.",
+}
 TOTALS: Final = (
     ("memory", "jetraft_jetstream_memory_bytes", "gauge", "Bytes of streams in memory."),
     ("storage", "jetraft_jetstream_storage_bytes", "gauge", "Bytes of streams in files."),
@@ -134,6 +143,7 @@ class Metrics:
         for kind, count in self.events.items():
             events.add(count, {"event": kind})
         yield events
+        yield of_latency(TURNS, self.reactor.times.statistics())
         counters = self.reactor.statistics() | self.sessions.arrivals.statistics()
         for key, name, kind, text in (*PLANE, *ARRIVALS):
             yield single(name, kind, text, counters[key])
@@ -171,17 +181,18 @@ def single(name: str, kind: Any, about: str, value: float) -> Family:
     return family
 
 
+def of_latency(name: str, found: LatencyStatistics) -> Family:
+    """A histogram in seconds."""
+    bounds = [bound / NS_PER_S for bound in found.bounds_ns]
+    return histogram(name, LATENCIES[name], bounds=bounds, counts=found.counts, total=found.sum_ns / NS_PER_S)
+
+
 def of_jetstream(found: JetStreamMetrics) -> Iterator[Family | None]:
     """Everything about JetStream. None is where other work may come between two samples of a family."""
     for key, name, kind, text in TOTALS:
         yield single(name, kind, text, found.totals[key])
-    yield histogram(
-        "jetraft_disk_batch_seconds",
-        "How long batches of writes with their fsync take, that acknowledgements wait for.",
-        bounds=[bound / NS_PER_S for bound in found.disk.bounds_ns],
-        counts=found.disk.counts,
-        total=found.disk.sum_ns / NS_PER_S,
-    )
+    for name, latency in found.latencies.items():
+        yield of_latency(name, latency)
     omitted = Family(name="jetraft_omitted", kind="gauge", about="What this page leaves out, by kind.")
     omitted.add(found.streams_omitted, {"kind": "streams"})
     omitted.add(found.consumers_omitted, {"kind": "consumers"})

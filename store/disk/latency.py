@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
-
-import attrs
 
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import DISK_SLOW
+from jetraft.store.model.histogram import Histogram, LatencyStatistics
 
 FAST_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
 SLOW_NS: Final = 20_000_000  # a stall counts as at most this much, so that the average recovers soon
 STALLED_NS: Final = NS_PER_S  # a batch that takes so long is an event of the log; etcd warns of the same time
 LATENCY_WEIGHT: Final = 0.1  # of the newest batch in the moving average
-_MS: Final = 1_000_000
-BOUNDS_NS: Final = (
-    *(100_000, 250_000, 500_000, _MS, 2_500_000, 5 * _MS, 10 * _MS, 25 * _MS, 50 * _MS, 100 * _MS),
-    *(250 * _MS, 1_000 * _MS, 5_000 * _MS),
-)  # the upper ends of the histogram's buckets, which include them
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class LatencyStatistics:
-    """A snapshot: how many batches took up to each of `bounds_ns` and more than the one before; the last: more."""
-
-    bounds_ns: tuple[int, ...]
-    counts: tuple[int, ...]
-    sum_ns: int
 
 
 class DiskLatency:
@@ -39,17 +23,15 @@ class DiskLatency:
 
     def __init__(self) -> None:
         self._average_ns = float(FAST_NS)
-        self._counts = [0] * (len(BOUNDS_NS) + 1)
-        self._sum_ns = 0
+        self._histogram = Histogram()
 
     def note(self, elapsed_ns: int) -> None:
         """Add the duration of a batch."""
         counted_ns = elapsed_ns if elapsed_ns < SLOW_NS else SLOW_NS  # noqa: FURB136  (min() takes 200 ns)
         self._average_ns += (counted_ns - self._average_ns) * LATENCY_WEIGHT
-        self._counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
         if elapsed_ns >= STALLED_NS:
             DISK_SLOW.log(seconds=round(elapsed_ns / NS_PER_S, 3), expected_s=STALLED_NS // NS_PER_S)
-        self._sum_ns += elapsed_ns
+        self._histogram.note(elapsed_ns)
 
     @property
     def is_fast(self) -> bool:
@@ -58,4 +40,4 @@ class DiskLatency:
 
     def statistics(self) -> LatencyStatistics:
         """Figures for monitoring and tests."""
-        return LatencyStatistics(bounds_ns=BOUNDS_NS, counts=tuple(self._counts), sum_ns=self._sum_ns)
+        return self._histogram.statistics()

@@ -29,6 +29,7 @@ class Publish:
     duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
     answers: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, ack), where the records have none of their own
     in_fast: list[InFastBatch] = attrs.Factory(list)
+    admitted_ns: int = 0  # when it was proposed, of the monotonic clock
     refusals: int = 0  # of other messages, among the answers: they rest on this publish, or on those before it
 
     def proposal(self) -> Proposal:

@@ -176,7 +176,9 @@ class StreamLeadership:
         return sum(publish.records.count for publish in admitted.publishes)
 
     def _propose(self, admitted: Admitted) -> None:
+        now_ns = self._site.clock.mono_ns() if admitted.publishes else 0
         for publish in admitted.publishes:
+            publish.admitted_ns = now_ns
             acknowledge = partial(self._acknowledge, publish)
             self._group.propose(publish.proposal(), partial(self._published, publish), committed=acknowledge)
         for outcome in admitted.traced:
@@ -229,6 +231,7 @@ class StreamLeadership:
     def _acknowledge(self, publish: Publish) -> None:
         """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
         if not self._ended:
+            self._site.ack_times.note(self._site.clock.mono_ns() - publish.admitted_ns, publish.records.count)
             acks = publish.acks(self._stream, self._site.domain)
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)

@@ -130,3 +130,24 @@ def test_a_server_without_jetstream_has_the_page_too(tmp_path: Path) -> None:
         found = metrics(server)
     assert found["jetraft_connections"][()] == 0
     assert "jetraft_streams" not in found
+
+
+def test_every_publish_is_counted_with_the_time_until_its_ack_and_entries_with_that_until_their_commit(
+    tmp_path: Path,
+) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        with RawClient(server.address) as client:
+            client.api("STREAM.CREATE.ONE", {"name": "ONE", "subjects": ["one"]})
+            inbox = client.new_inbox()
+            sid = client.subscribe(inbox)
+            client.send(b"".join(b"PUB one %s 1\r\nx\r\n" % inbox.encode() for _ in range(100)))
+            assert len(client.messages(sid, 100)) == 100
+        found = metrics(server)
+    assert found["jetraft_publish_ack_seconds_count"] == {(): 100}
+    assert 1 <= found["jetraft_raft_commit_seconds_count"][()] <= 100, "one for what a turn proposes"
+    for name in ("publish_ack", "raft_commit", "raft_apply", "turn", "disk_batch"):
+        buckets = found[f"jetraft_{name}_seconds_bucket"]
+        counts = [value for _, value in sorted(buckets.items(), key=lambda row: float(row[0][0]))]
+        assert counts == sorted(counts)
+        assert counts[-1] == found[f"jetraft_{name}_seconds_count"][()] > 0
+        assert found[f"jetraft_{name}_seconds_sum"][()] > 0

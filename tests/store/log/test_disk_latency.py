@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from jetraft.store.disk.io import LocalDisk, Writer
-from jetraft.store.disk.latency import BOUNDS_NS, FAST_NS, SLOW_NS, DiskLatency
+from jetraft.store.disk.latency import FAST_NS, SLOW_NS, STALLED_NS, DiskLatency
+from jetraft.store.model.histogram import BOUNDS_NS
 
 
 def test_a_new_disk_proves_itself_before_it_is_waited_for() -> None:
@@ -55,3 +58,11 @@ def test_what_is_performed_here_is_done_on_return_counts_and_says_what_failed(tm
     failing.write(fd, [b"abc"], 0)
     assert isinstance(disk.perform_here(failing), OSError)
     writer.stop()
+
+
+def test_a_batch_that_takes_a_second_is_an_event_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    latency = DiskLatency()
+    latency.note(STALLED_NS - 1)
+    assert caplog.messages == []
+    latency.note(2 * STALLED_NS)
+    assert caplog.messages == ["slow disk: a batch of writes and its fsync took 2.0 s, expected less than 1 s"]
