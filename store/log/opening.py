@@ -204,6 +204,10 @@ def _made_ready(place: LogPlace, known: _Known, options: LogOptions, *, is_insta
     if known.state is _NOTHING and not is_installed:
         _set_aside_unrecorded(place)  # no entry was ever whole in it
     made = _made_directories(place)
+    if known.continuation is not None or not known.expected.is_recorded:
+        # A block that no record names may have no durable name either, and is served as soon as this is open.
+        for directory in (place.log, place.group, place.group.parent):
+            sync_directory(place.disk, directory)
     if options.distrust_cache:
         _forget_cached(place)
     # Before anything is read: the journal completes an overwrite that a crash has torn.

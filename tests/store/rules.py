@@ -27,7 +27,7 @@ from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity
 from jetraft.store.ledger import legacy, reading
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger import Ledger
-from jetraft.store.log import erasure, recovery, retained_checkpoints, scrub, tail, write_queue
+from jetraft.store.log import erasure, opening, recovery, retained_checkpoints, scrub, tail, write_queue
 from jetraft.store.log.durability import Durability
 from jetraft.store.log.start import LogOptions
 from jetraft.store.log.upkeep import BlockUpkeep
@@ -233,6 +233,12 @@ MUTATIONS: Final = (
         lambda: test_ledger.test_of_two_ledgers_of_servers_with_one_name_the_one_that_knows_the_groups_here_counts(
             LossyDisk(), "ledger.1"
         ),
+    ),
+    Mutation(
+        "S1",
+        "a block that counts without a record is served before its name is durable",
+        _setting(opening, "sync_directory", lambda *_: None),
+        test_witnesses.test_a_block_that_counts_without_a_record_has_a_durable_name_when_it_is_served,
     ),
     Mutation(
         "S1",

@@ -4,6 +4,8 @@ Both copies are older than the log then, and agree. Taken alone they say that bl
 group was never here: its messages would go, and its sequences be given out again.
 """
 
+from random import Random
+
 import pytest
 
 from jetraft.store.blocks.cache import BlockCache
@@ -220,3 +222,27 @@ def test_a_log_of_which_nothing_is_left_but_its_directory_is_not_begun_again_whe
     ledger = Ledger.open(disk, ROOT, [(IDENTITY.group_id, IDENTITY.incarnation)])
     with pytest.raises(StoreCorrupt, match="nothing says what it had"):
         open_log(ledger, GROUP, IDENTITY, BlockCache(), ALONE)
+
+
+def test_a_block_that_counts_without_a_record_has_a_durable_name_when_it_is_served() -> None:
+    disk = disk_with_ledger()
+    replica = Replica(disk, ALONE)
+    replica.publish([(b"s.a", b"", b"first")])
+    replica.log.roll_early()
+    record = make_record(b"s.a", b"", b"killed before it was acknowledged", ts_ns=9)
+    frame = seal(Kind.MESSAGES, index=2, term=1, incarnation=7, body=[record], first_seq=2, count=1)
+    replica.log.append([Entry(index=2, term=1, kind=Kind.MESSAGES, frame=frame)])
+    replica.log.submit()
+    while len(replica.block_files()) == 1:
+        disk.step()
+    for _ in range(3):
+        disk.step()  # head and frame are written, the file is fsynced, its name is not
+    disk.kill()
+    replica.start()
+    served = replica.found()
+    assert set(served) == {1, 2}
+
+    disk.crash(Random(1))
+    replica.start()
+
+    assert replica.found() == served
