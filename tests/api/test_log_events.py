@@ -1,17 +1,23 @@
 """Each kind of event that one server can be brought to is a line of its log, in each form."""
 
+import json
+import logging
 import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from jetraft.store.model.events import KINDS
-from tests.harness.log_lines import FORMS, events, wait_for_event
+from jetraft.api.config.options import Options
+from jetraft.api.logger import LogBridge, open_logger
+from jetraft.store.model.clock import ManualClock
+from jetraft.store.model.events import KINDS, Event, Field
+from tests.harness.log_lines import FORMS, events, parsed, wait_for_event
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
@@ -162,3 +168,23 @@ def test_metrics_count_what_the_log_tells(tmp_path: Path) -> None:
         }
         assert counts.keys() == {kind.name for kind in KINDS}
         assert (counts["stream_created"], counts["server_ready"], counts["disk_slow"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_kind_is_one_line_with_its_fields(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "server.log"
+    with closing(open_logger(Options(log_file=str(path), log_format=form))) as logger:
+        bridge = LogBridge(logger, ManualClock())
+        for kind in KINDS:
+            fields: dict[str, Field] = {name: f'"{name}"\n=' for name in kind.fields}
+            bridge.emit(logging.LogRecord("x", kind.level, "f", 1, Event(kind, fields), None, None))
+    lines = path.read_text().splitlines()
+    assert len(lines) == len(KINDS)
+    for kind, line in zip(KINDS, lines, strict=True):
+        shown = [name for name in kind.fields if name not in kind.only_text]
+        if form == "text":
+            assert all(f'"{name}"\\n=' in line for name in kind.fields if name not in {*kind.more, "user"})
+        else:
+            row = json.loads(line) if form == "json" else parsed(line)
+            assert row["event"] == kind.name
+            assert {name: row[name] for name in shown} == {name: f'"{name}"\n=' for name in shown}

@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from jetraft.cluster.memory_budget import LOOK_NS, MemoryBudget
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.cgroup import MemoryGroup
+from tests.harness.log_lines import kinds_in
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ class Watched:
         return self.now_ns
 
 
-def test_what_can_be_given_back_is_while_memory_is_short(tmp_path: Path) -> None:
+def test_what_can_be_given_back_is_while_memory_is_short(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     (tmp_path / "memory.stat").write_text("inactive_file 0\nactive_file 0\n")
     used = tmp_path / "memory.current"
     used.write_text(str(MIB))
@@ -73,6 +77,7 @@ def test_what_can_be_given_back_is_while_memory_is_short(tmp_path: Path) -> None
     used.write_text(str(MIB))
     keeper.look()
     assert watched.asked == [True]
+    assert {"memory_given_back", "memory_nearly_full", "memory_has_room"} <= kinds_in(caplog)
 
 
 def kept_mib(how: str) -> int:

@@ -18,6 +18,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
+from tests.harness.log_lines import kinds_in
 
 if TYPE_CHECKING:
     from jetraft.raft.group import Group
@@ -100,7 +101,10 @@ async def test_a_log_that_is_here_is_opened_whatever_is_known_of_the_wish() -> N
     assert await played.logs.open(played.wish) is played.log
 
 
-async def test_what_is_of_no_use_is_set_aside_after_the_admission_and_only_by_a_wish_of_now() -> None:
+async def test_what_is_of_no_use_is_set_aside_after_the_admission_and_only_by_a_wish_of_now(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
     played = Played()
     played.error = StoreCorrupt("all of it")
     with pytest.raises(JoinPendingError):
@@ -117,6 +121,7 @@ async def test_what_is_of_no_use_is_set_aside_after_the_admission_and_only_by_a_
     played.error, played.is_alone = StoreCorrupt("all of it"), True
     with pytest.raises(StoreCorrupt):
         await played.logs.open(played.wish)
+    assert {"replica_set_aside"} <= kinds_in(caplog)
 
 
 async def test_who_may_be_counted_on_is_admitted_before_its_log_begins() -> None:

@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any, Final
 
+import pytest
+
 from jetraft.store.model import events as catalogue
 from tests.harness.patience import PATIENCE_S
 from tests.harness.process import Process
@@ -35,6 +37,11 @@ def wait_for_event(process: Process, form: str, name: str, **fields: object) -> 
         timeout_s=PATIENCE_S,
     )
     return events(process, form, name, **fields)[0]
+
+
+def kinds_in(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """The kinds of events that a test without a server has written; those of INFO where it has set that level."""
+    return {record.msg.kind.name for record in caplog.records if isinstance(record.msg, catalogue.Event)}
 
 
 def parsed(line: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.stream.chain import Chain
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
+from tests.harness.log_lines import kinds_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,8 +221,9 @@ def forge_in_memory(found: StreamReplica) -> None:
 @pytest.mark.parametrize("whose", ["a follower's", "the leader's"])
 @pytest.mark.parametrize("bend", [forge_in_memory, lose_a_message, forget_a_consumer])
 async def test_a_replica_in_memory_that_differs_is_filled_anew(
-    cluster: InProcessCluster, bend: Callable[[StreamReplica], None], whose: str
+    cluster: InProcessCluster, bend: Callable[[StreamReplica], None], whose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     leader = await started(cluster, "memory")
     wrong = leader if whose == "the leader's" else followers(cluster, leader)[0]
     right, before = digest(followers(cluster, leader)[1]), replica(wrong)
@@ -238,3 +240,4 @@ async def test_a_replica_in_memory_that_differs_is_filled_anew(
     leading = next(filter(leads, cluster.running))
     leading.outbox.publish(b"s.a", b"", b"one more")
     await until(lambda: all(replica(node).machine.last_seq == COUNT + 1 for node in cluster.running))
+    assert {"replica_differs", "replica_discarded"} <= kinds_in(caplog)

@@ -18,6 +18,7 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt
 from tests.cluster.streams.fake_group import A, B, FakeGroup
 from tests.doubles.trio_clock import TrioClock
+from tests.harness.log_lines import kinds_in
 
 
 @attrs.define(eq=False)
@@ -63,12 +64,16 @@ def stage(error: Exception | None = None, **changes: Any) -> Stage:
     return Stage(FakeGroup(MemLog(), failed=error), **changes)
 
 
-async def test_damage_is_repaired_at_once_and_from_the_other_members(autojump_clock: MockClock) -> None:
+async def test_damage_is_repaired_at_once_and_from_the_other_members(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     del autojump_clock
     found = stage(StoreCorrupt("entry 3"))
     await found.watch(LOOK_S / 2)
     assert found.asked == [(found.group.log, [B])]
     assert found.group.failed is None
+    assert {"replica_failed", "replica_resumed"} <= kinds_in(caplog)
 
 
 async def test_a_replica_that_was_stopped_on_purpose_is_left_alone(autojump_clock: MockClock) -> None:

@@ -17,6 +17,7 @@ from jetraft.raft.recovery.joining import Begins, Joining, JoinPendingError, Mem
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
+from tests.harness.log_lines import kinds_in
 from tests.raft.lab import MS, Lab, ListMachine
 
 NAME, INCARNATION = GroupId("S-R3F-test0000"), 7
@@ -118,7 +119,8 @@ class Town:
         return found[0]
 
 
-async def test_a_voter_that_has_forgotten_is_demoted_before_it_may_begin() -> None:
+async def test_a_voter_that_has_forgotten_is_demoted_before_it_may_begin(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     town = Town(N1, N2, N3)
     leader = town.found(N1, N2, N3)
     town.lose(N3)
@@ -136,6 +138,7 @@ async def test_a_voter_that_has_forgotten_is_demoted_before_it_may_begin() -> No
     leader.change_members(Configuration(voters=(N1, N2, N3)))
     town.lab.run(100 * MS)
     assert town.group(N3).configuration.voters == (N1, N2, N3)
+    assert {"replica_refilled"} <= kinds_in(caplog)
 
 
 async def test_a_stranger_becomes_a_learner() -> None:
@@ -178,7 +181,10 @@ async def test_who_is_not_wanted_is_not_admitted() -> None:
         await town.ask(N4, N1, N2, N3)
 
 
-async def test_a_group_that_nobody_remembers_begins_anew_when_all_have_said_so() -> None:
+async def test_a_group_that_nobody_remembers_begins_anew_when_all_have_said_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
     town = Town(N1, N2, N3)
     for node in (N1, N2):
         with pytest.raises(JoinPendingError):
@@ -191,6 +197,7 @@ async def test_a_group_that_nobody_remembers_begins_anew_when_all_have_said_so()
     assert await town.ask(N1, N2, N3, begins=Begins.WITH_ALL) == admission
     town.begin(N1, admission)
     assert await town.ask(N2, N1, begins=Begins.WITH_ALL) == admission, "who began hands on whom it counted on"
+    assert {"replica_empty"} <= kinds_in(caplog)
 
 
 async def test_who_was_restarted_after_others_had_counted_on_it_has_to_be_admitted() -> None:

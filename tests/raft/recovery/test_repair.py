@@ -25,6 +25,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreCorrupt
 from tests.doubles.lossy_disk import LossyDisk
 from tests.doubles.repaired_group import Groups, GroupWithLog
+from tests.harness.log_lines import kinds_in
 from tests.store.ledgers import ledger_of
 
 GROUP_ID = GroupId("S-R3F-abcdefgh")
@@ -144,8 +145,9 @@ def frames(log: FileLog) -> list[Entry]:
 
 @pytest.mark.parametrize("indexes", [(1,), (2, 3), (2, 4), (5, 6), (6,), tuple(range(1, 7))])
 async def test_damaged_entries_come_back_from_a_member_that_has_them(
-    nodes: dict[NodeId, Node], indexes: tuple[int, ...]
+    nodes: dict[NodeId, Node], indexes: tuple[int, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     nodes[A].damage(*indexes)
     nodes[C].lead()
     nodes[B].up = False
@@ -155,6 +157,7 @@ async def test_damaged_entries_come_back_from_a_member_that_has_them(
     assert (log.damaged_entries, log.damaged_blocks, log.lost) == ((), (), ())
     assert frames(log) == [entry(index) for index in range(1, ENTRIES + 1)]
     assert nodes[A].repairs.statistics().entries_repaired == len(indexes)
+    assert {"entries_damaged", "entries_repaired"} <= kinds_in(caplog)
 
 
 async def test_a_member_that_is_silent_is_waited_for(nodes: dict[NodeId, Node]) -> None:
@@ -239,7 +242,10 @@ async def test_what_came_back_is_kept_until_the_rest_of_its_block_comes(nodes: d
     assert frames(log) == [entry(index) for index in range(1, ENTRIES + 1)]
 
 
-async def test_only_a_no_of_every_member_ends_the_waiting(nodes: dict[NodeId, Node]) -> None:
+async def test_only_a_no_of_every_member_ends_the_waiting(
+    nodes: dict[NodeId, Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     for node in nodes.values():
         node.damage(3)
     nodes[B].lead()
@@ -251,6 +257,7 @@ async def test_only_a_no_of_every_member_ends_the_waiting(nodes: dict[NodeId, No
     assert [found.index for found in frames(log) if is_placeholder_frame(found.frame)] == [3]
     assert frames(log)[2].term == 1
     assert nodes[A].repairs.statistics().entries_lost == 1
+    assert {"entries_lost"} <= kinds_in(caplog)
 
 
 async def test_an_end_that_is_not_committed_elsewhere_is_not_taken(nodes: dict[NodeId, Node]) -> None:
