@@ -53,13 +53,14 @@ def judge(promise: Promise, seen: Seen | Unavailable | None, said: Sequence[str]
     if seen is None:
         detail = f"{promise.stream}: no such stream"
         return Finding(verdict=Verdict.EMPTY_STORE, detail=detail) if promise.live else Finding(verdict=Verdict.SAME)
+    is_unwell = any(text.startswith("healthz:") for text in said)  # it names one reason, the lists have all
     return worst(
         Finding(verdict=verdict, detail=f"{promise.stream}: {detail}")
-        for verdict, detail in _served(promise, seen, is_noticed=bool(notices))
+        for verdict, detail in _served(promise, seen, is_noticed=bool(notices), is_unwell=is_unwell)
     )
 
 
-def _served(promise: Promise, seen: Seen, *, is_noticed: bool) -> list[tuple[Verdict, str]]:
+def _served(promise: Promise, seen: Seen, *, is_noticed: bool, is_unwell: bool) -> list[tuple[Verdict, str]]:
     found = []
     wrong = [seq for seq, content in seen.messages.items() if promise.live.get(seq, content) != content]
     missing = [seq for seq in promise.live if seq not in seen.messages]
@@ -77,7 +78,7 @@ def _served(promise: Promise, seen: Seen, *, is_noticed: bool) -> list[tuple[Ver
         found.append((Verdict.CONSUMER_WENT_BACK, f"acknowledged up to {promise.floor}, now {seen.floor}"))
     if missing and not unlisted:
         found.append((Verdict.LOST_LISTED, f"messages {_some(missing)} are listed as lost"))
-        if not is_noticed:
+        if not is_noticed and not is_unwell:
             found.append((Verdict.NO_REASON, f"messages {_some(missing)} are lost, and no log line says it"))
     return found
 

@@ -30,6 +30,11 @@ WARNING = "[1] 2026/11/22 [WRN] /store/groups/S-R1F-abcdefgh.7: entries 1 to 1 a
         ({"messages": {1: b"a", 2: b"b"}, "lost": frozenset({4})}, [WARNING], Verdict.SILENT_LOSS),
         ({"messages": {1: b"a", 2: b"b"}, "lost": frozenset({5}), "next_seq": 9}, [WARNING], Verdict.LOST_LISTED),
         ({"messages": {1: b"a", 2: b"b"}, "lost": frozenset({5}), "next_seq": 9}, [], Verdict.NO_REASON),
+        (
+            {"messages": {1: b"a", 2: b"b"}, "lost": frozenset({5}), "next_seq": 9},
+            ["healthz: JetStream stream '$G > OTHER' could not be recovered"],
+            Verdict.LOST_LISTED,
+        ),
         ({"messages": {1: b"a", 2: b"x", 5: b"e"}}, [], Verdict.WRONG_BYTES),
         ({"messages": {**PROMISE.live, 3: b"c"}}, [], Verdict.CAME_BACK),
         ({"messages": {**PROMISE.live, 3: b"c"}}, [WARNING], Verdict.SAME),
