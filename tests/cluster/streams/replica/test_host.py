@@ -163,8 +163,16 @@ async def never_admitted(_row: "StreamAssignment") -> MemberAdmission:
 
 @pytest.mark.parametrize("error", [StoreCorrupt("b"), StoreMisplaced("b"), StoreRefused("b"), StoreNewer("b")])
 async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
-    node_dir: NodeDir, error: StoreError
+    node_dir: NodeDir, error: StoreError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The ledger is told of what an only holder has lost: the next start must not take it for a new group."""
+    told: list[bytes] = []
+
+    async def commit(*records: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        told.extend(records)
+
+    monkeypatch.setattr(node_dir.ledger, "commit", commit)
     host = host_over(node_dir)
     host.logs.repairs = cast("Repairs", Opening(error))
     host.admit = never_admitted
@@ -172,8 +180,11 @@ async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
     is_lost = isinstance(error, (StoreCorrupt, StoreMisplaced))
     with pytest.raises(JoinPendingError if is_lost else type(error)):
         await host.start(assignment("S", peers=(own, N2, N3)))
+    assert not told
+    row = assignment("S", peers=(own,))
     with pytest.raises(type(error)):
-        await host.start(assignment("S", peers=(own,)))
+        await host.start(row)
+    assert told == ([ledger_records.forgotten((row.group_id, row.incarnation))] if is_lost else [])
 
 
 async def test_no_log_is_begun_by_a_row_that_may_be_of_the_past(node_dir: NodeDir) -> None:
