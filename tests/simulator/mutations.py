@@ -407,7 +407,7 @@ MUTATIONS = [
     Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80, 3),
     Mutation(21, "a round that was confirmed serves later reads", reads_join_a_round_that_is_over, "base", 120, 11),
     Mutation(
-        21, "a member gives its word to whom it followed before", a_word_is_given_to_the_first_leader, "base", 120, 61
+        21, "a member gives its word to whom it followed before", a_word_is_given_to_the_first_leader, "base", 160, 131
     ),
     Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20, 1),
     Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120, 2),
