@@ -42,6 +42,7 @@ def _redeliver(state: ConsumerState, command: commands.Redelivered) -> Done:
 
 def _reset(state: ConsumerState, command: commands.ResetConsumer) -> Done:
     state.reset(command.seq)
+    state.acked_ns = 0  # of what it delivers from now on
     return NOTHING
 
 
