@@ -11,6 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
+from tests.harness.tasks import cancel_until_done
 
 KEPT = 200
 BATCH = 100
@@ -34,8 +35,7 @@ async def busy(context: JetStreamContext, subject: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        publishing.cancel()
-        await asyncio.gather(publishing, return_exceptions=True)
+        await cancel_until_done([publishing])
 
 
 def test_every_fetch_of_a_reader_that_starts_is_filled(cluster: Cluster) -> None:

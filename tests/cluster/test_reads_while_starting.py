@@ -20,6 +20,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.small_disk import small_disks
+from tests.harness.tasks import cancel_until_done
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -100,9 +101,7 @@ async def reading(cluster: Cluster, *, replicas: int) -> AsyncIterator[list[Read
         await until(lambda: all(reader.values > GETS_MIN for reader in readers))
     finally:
         await client.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_until_done(tasks)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

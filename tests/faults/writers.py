@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.faults.journal import Journal
+from tests.harness.tasks import cancel_until_done
 
 TICK_S = 0.01
 CONNECT_TIMEOUT_S = 1.0
@@ -203,8 +204,7 @@ class Load:
 
     async def _cancel_when_abandoned(self, tasks: list[asyncio.Task[None]]) -> None:
         await asyncio.to_thread(self._abandoned.wait)
-        for task in tasks:
-            task.cancel()
+        await cancel_until_done(tasks)
 
     def finish(self, timeout_s: float) -> int:
         """Send nothing new, wait until all is acknowledged; returns how many messages are still unknown."""
