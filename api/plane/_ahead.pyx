@@ -13,8 +13,9 @@ from libc.string cimport memchr
 
 from jetraft.api.plane._sublist cimport CACHE_ENTRIES, CACHE_WAYS, match_is_current, scratch_answers
 from jetraft.api.plane._tree cimport find_child, node_hash
-from jetraft.api.plane._text cimport is_blank, jr_hash
+from jetraft.api.plane._text cimport is_blank
 from jetraft.api.plane._types cimport acct_t, match_t, node_t, plane_t
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef extern from * nogil:
     """
@@ -136,7 +137,7 @@ cdef Py_ssize_t look_ahead(plane_t* plane, acct_t* acct, const char* p, Py_ssize
     if count < AHEAD_MIN or scratch_answers(plane, acct, scouts[0].subject, scouts[0].length):
         return seen
     for i in range(count):
-        scouts[i].hash = jr_hash(scouts[i].subject, scouts[i].length, plane.seed ^ acct.salt)
+        scouts[i].hash = keyed_hash(scouts[i].subject, scouts[i].length, plane.seed ^ acct.salt)
         fetch(&plane.cache_tags[<uint32_t>scouts[i].hash & (CACHE_ENTRIES - CACHE_WAYS)])
     for i in range(count):
         find_answer(plane, acct, &scouts[i])

@@ -19,7 +19,7 @@ from jetraft.api.plane._shadows cimport add_shadows
 from jetraft.api.plane._sids cimport find_sid, grow_sids
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
-from jetraft.api.plane._text cimport is_blank, jr_hash, parse_size, valid_subject
+from jetraft.api.plane._text cimport is_blank, parse_size, valid_subject
 from jetraft.api.plane._types cimport (
     CLOSE_MAX_CONTROL_LINE,
     CLOSE_MAX_PAYLOAD,
@@ -39,6 +39,7 @@ from jetraft.api.plane._types cimport (
     text_t,
 )
 from jetraft.api.plane._writer cimport conn_close, emit_text
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum Verb:
     VERB_UNKNOWN = 0
@@ -168,7 +169,7 @@ cdef void add(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcep
     elif not may_ask(conn.perms, args[0], queue):
         plane.on_leaf_text(plane, conn, LEAF_DENIED, args[0].p, args[0].n)
         return
-    h = jr_hash(key.p, key.n, plane.seed)
+    h = keyed_hash(key.p, key.n, plane.seed)
     sub = find_sid(conn, key.p, key.n, h)
     if sub != NULL:
         change_weight(plane, sub, <uint32_t>weight)
@@ -203,7 +204,7 @@ cdef void remove(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noex
         return
     if count == 2:
         key.n = args[1].p + args[1].n - key.p
-    sub = find_sid(conn, key.p, key.n, jr_hash(key.p, key.n, plane.seed))
+    sub = find_sid(conn, key.p, key.n, keyed_hash(key.p, key.n, plane.seed))
     if sub != NULL:
         drop_subscription(plane, sub)
 

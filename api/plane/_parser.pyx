@@ -23,7 +23,7 @@ from jetraft.api.plane._sublist cimport match_is_current
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
 from jetraft.api.plane._trace_asked cimport asks_for_trace, memmem
-from jetraft.api.plane._text cimport is_literal, jr_hash, parse_size, valid_subject
+from jetraft.api.plane._text cimport is_literal, parse_size, valid_subject
 from jetraft.api.plane._types cimport TRACE_DROPPED, TRACE_OFF, TRACE_ON, Tracing
 from jetraft.api.plane._types cimport (
     CLOSE_CLIENT,
@@ -56,6 +56,7 @@ from jetraft.api.plane._verbs cimport (
     verb_at,
 )
 from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text, push_ptr
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     # What a connection may bring in one turn to what is not compiled, some 10 ms: then it rests until the next one.
@@ -303,7 +304,7 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
     if not valid_subject(args[0].p, args[0].n):
         emit_text(plane, conn, b"-ERR 'Invalid Subject'\r\n", 24)
         return 0
-    h = jr_hash(sid.p, sid.n, plane.seed)
+    h = keyed_hash(sid.p, sid.n, plane.seed)
     if find_sid(conn, sid.p, sid.n, h) == NULL:
         if conn.sub_count >= conn.bucket_count:
             grow_sids(conn)
@@ -331,7 +332,7 @@ cdef int unsubscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) 
         return -1
     if count == 2:
         limit = parse_size(args[1].p, args[1].n)
-    sub = find_sid(conn, args[0].p, args[0].n, jr_hash(args[0].p, args[0].n, plane.seed))
+    sub = find_sid(conn, args[0].p, args[0].n, keyed_hash(args[0].p, args[0].n, plane.seed))
     if sub != NULL:
         if limit > 0 and limit > sub.delivered:
             sub.max_msgs = limit

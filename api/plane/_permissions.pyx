@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from jetraft.api.plane._grants cimport EMPTY_TOKENS, WHOLE_TAIL, free_list, hits_t, list_of, look_up, overlaps
 from jetraft.api.plane._replies cimport drop_reply, find_reply, forget_replies, track_reply
-from jetraft.api.plane._text cimport jr_hash, jr_mono_ns
+from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._types cimport (
     GUARD_DENIED,
     GUARD_REPLIES,
@@ -31,6 +31,7 @@ from jetraft.api.plane._types cimport (
     verdict_t,
     verdicts_t,
 )
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     VERDICTS_START = 64         # 4 KiB; nats-server remembers 32
@@ -111,7 +112,7 @@ cdef bint may_always(plane_t* plane, perms_t* perms, const char* s, Py_ssize_t n
     cdef bint again = comes_again(s, n)
     cdef bint allowed
     if again:
-        h = jr_hash(s, n, plane.seed)
+        h = keyed_hash(s, n, plane.seed)
         verdict = recall(&perms.publish, s, n, h)
         if verdict:
             return verdict == 1
@@ -142,7 +143,7 @@ cdef Leave may_publish(plane_t* plane, conn_t* conn, const char* s, Py_ssize_t n
         return LEAVE_YES
     if conn.replies == NULL:
         return LEAVE_NO
-    reply = find_reply(conn.replies, s, n, jr_hash(s, n, plane.seed))
+    reply = find_reply(conn.replies, s, n, keyed_hash(s, n, plane.seed))
     if reply == NULL:
         return LEAVE_NO
     reply.count += 1
@@ -191,7 +192,7 @@ cdef bint is_listed_denied(plane_t* plane, perms_t* perms, queue_t* of, const ch
     cdef text_t queue
     cdef bint again = comes_again(s, n)
     if again:
-        h = jr_hash(s, n, plane.seed)
+        h = keyed_hash(s, n, plane.seed)
         verdict = recall(&perms.deliver, s, n, h)
     if verdict == 1 or verdict == 2:
         return verdict == 2

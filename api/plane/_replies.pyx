@@ -4,8 +4,9 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from jetraft.api.plane._text cimport jr_hash, jr_mono_ns
+from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._types cimport conn_t, plane_t, replies_t, reply_t
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     REPLIES_START = 64
@@ -73,7 +74,7 @@ cdef void track_reply(plane_t* plane, conn_t* conn, const char* s, Py_ssize_t n)
     reply = <reply_t*>malloc(sizeof(reply_t) + n)
     if reply == NULL:
         return
-    reply.hash = jr_hash(s, n, plane.seed)
+    reply.hash = keyed_hash(s, n, plane.seed)
     reply.since_ns = now_ns
     reply.count = 0
     reply.n = <uint16_t>n

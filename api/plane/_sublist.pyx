@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from jetraft.api.plane._tree cimport find_child, push_sub
-from jetraft.api.plane._text cimport has_empty_token, jr_hash
+from jetraft.api.plane._text cimport has_empty_token
 from jetraft.api.plane._types cimport (
     GENERATIONS,
     LINE_BYTES,
@@ -30,6 +30,7 @@ from jetraft.api.plane._types cimport (
     sub_t,
     subject_of,
 )
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     CACHE_STEADY = 8            # misses that find their places taken for each that replaces an answer
@@ -172,7 +173,7 @@ cdef Py_ssize_t fill(plane_t* plane, acct_t* acct, const char* subject, Py_ssize
 
 cdef inline uint32_t bucket_of(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n) noexcept nogil:
     cdef const char* dot = <const char*>memchr(subject, c".", n)
-    return <uint32_t>jr_hash(subject, n if dot == NULL else dot - subject, plane.seed ^ acct.salt) & (GENERATIONS - 1)
+    return <uint32_t>keyed_hash(subject, n if dot == NULL else dot - subject, plane.seed ^ acct.salt) & (GENERATIONS - 1)
 
 
 cdef inline void remember(plane_t* plane, acct_t* acct, match_t* match, const char* subject, Py_ssize_t n) noexcept nogil:
@@ -230,7 +231,7 @@ cdef match_t* sublist_match(plane_t* plane, acct_t* acct, const char* subject, P
     cdef match_t* match
     if n > CACHE_SUBJECT_MAX or scratch_answers(plane, acct, subject, n):
         return sublist_match_once(plane, acct, subject, n)
-    h = jr_hash(subject, n, plane.seed ^ acct.salt)
+    h = keyed_hash(subject, n, plane.seed ^ acct.salt)
     tag = <uint32_t>(h >> 32) | 1
     first = <uint32_t>h & (CACHE_ENTRIES - CACHE_WAYS)
     for way in range(CACHE_WAYS):

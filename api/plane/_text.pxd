@@ -1,4 +1,4 @@
-"""Inline helpers of the data plane: hashes, decimal numbers, tokens, the clock.
+"""Inline helpers of the data plane: decimal numbers, tokens, the clock.
 
 They are defined in this header, so that each extension module inlines its own copy.
 """
@@ -10,32 +10,6 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     #include <time.h>
-
-    /* 64-bit multiply-xor hash over 8-byte words; seeded per process so that a client cannot aim at one bucket. */
-    static inline uint64_t jr_hash(const char *p, size_t n, uint64_t seed) {
-        uint64_t h = seed ^ (n * 0x9E3779B97F4A7C15ull), v = 0;
-        const char *end = p + n;
-        for (; end - p > 8; p += 8) {
-            memcpy(&v, p, 8);
-            h = (h ^ v) * 0xff51afd7ed558ccdull;
-            h ^= h >> 32;
-        }
-        /* The rest in pieces that overlap what was taken, or each other, because a copy of any length is a call. */
-        if (n >= 8) {
-            memcpy(&v, end - 8, 8);
-        } else if (n >= 4) {
-            uint32_t low, high;
-            memcpy(&low, p, 4);
-            memcpy(&high, end - 4, 4);
-            v = (uint64_t)high << 32 | low;
-        } else if (n) {
-            v = (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)end[-1];
-        }
-        h = (h ^ v) * 0xc4ceb9fe1a85ec53ull;
-        h ^= h >> 29;
-        h *= 0xff51afd7ed558ccdull;
-        return h ^ (h >> 32);
-    }
 
     /* Decimal text of v at b, without a terminator; returns its length (at most 20). */
     static inline int jr_utoa(char *b, uint64_t v) {
@@ -75,7 +49,6 @@ cdef extern from *:
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     }
     """
-    uint64_t jr_hash(const char* p, size_t n, uint64_t seed) noexcept nogil
     int jr_utoa(char* b, uint64_t v) noexcept nogil
     const char* jr_blank(const char* p, const char* end) noexcept nogil
     int64_t jr_mono_ns() noexcept nogil

@@ -3,8 +3,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from jetraft.api.plane._text cimport jr_hash
 from jetraft.api.plane._types cimport acct_t, node_t, plane_t, queue_t, route_t, slot_t, sub_t, token_of
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef int tree_init(plane_t* plane) except -1
 cdef void tree_free(plane_t* plane) noexcept
@@ -17,7 +17,7 @@ cdef sub_t* sublist_find_route(plane_t* plane, acct_t* acct, route_t* route, con
 
 cdef inline uint64_t node_hash(plane_t* plane, node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:
     """The hash of a node's child for one token; the table uses its low half."""
-    return jr_hash(token, n, plane.seed ^ (<uint64_t><size_t>parent) * 0x9E3779B97F4A7C15u)
+    return keyed_hash(token, n, plane.seed ^ (<uint64_t><size_t>parent) * 0x9E3779B97F4A7C15u)
 
 
 cdef inline bint is_child(node_t* node, node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:

@@ -9,7 +9,6 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from jetraft.api.plane._tree cimport find_child, node_hash
-from jetraft.api.plane._text cimport jr_hash
 from jetraft.api.plane._types cimport (
     GENERATIONS,
     SUB_ROUTE,
@@ -24,6 +23,7 @@ from jetraft.api.plane._types cimport (
     token_of,
 )
 from jetraft.api.plane._writer cimport buf_reserve
+from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     SUBJECT_MAX = 8192          # a control line is shorter
@@ -171,7 +171,7 @@ cdef void touch(plane_t* plane, acct_t* acct, node_t* node) noexcept nogil:
     if node.token_len == 1 and (token_of(node)[0] == c"*" or token_of(node)[0] == c">"):
         acct.wild_generation += 1
     else:
-        plane.generations[<uint32_t>jr_hash(token_of(node), node.token_len, plane.seed ^ acct.salt) & (GENERATIONS - 1)] += 1
+        plane.generations[<uint32_t>keyed_hash(token_of(node), node.token_len, plane.seed ^ acct.salt) & (GENERATIONS - 1)] += 1
 
 
 cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
@@ -188,7 +188,7 @@ cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
 
 
 cdef queue_t* queue_of(plane_t* plane, node_t* node, const char* name, Py_ssize_t n) noexcept nogil:
-    cdef uint64_t h = jr_hash(name, n, plane.seed)
+    cdef uint64_t h = keyed_hash(name, n, plane.seed)
     cdef queue_t* queue = node.queues
     while queue != NULL:
         if queue.hash == h and queue.name_len == n and memcmp(queue.name, name, n) == 0:

@@ -17,32 +17,10 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from jetraft.store.model._keyed_hash cimport keyed_hash
+
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t alignment, size_t size)
-
-cdef extern from *:
-    """
-    static inline uint64_t jetraft_mix(uint64_t a, uint64_t b) {
-        unsigned __int128 product = (unsigned __int128)(a ^ 0x9E3779B97F4A7C15ull) * (b ^ 0xD1B54A32D192ED03ull);
-        return (uint64_t)product ^ (uint64_t)(product >> 64);
-    }
-    static inline uint64_t jetraft_load8(const char *p) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        return word;
-    }
-    /* 1..7 bytes: pieces that overlap, because a copy of any length is a call. */
-    static inline uint64_t jetraft_load_few(const char *p, size_t n) {
-        uint32_t low, high;
-        if (n < 4) return (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)p[n - 1];
-        memcpy(&low, p, 4);
-        memcpy(&high, p + n - 4, 4);
-        return (uint64_t)high << 32 | low;
-    }
-    """
-    uint64_t jetraft_mix(uint64_t a, uint64_t b) nogil
-    uint64_t jetraft_load8(const char *p) nogil
-    uint64_t jetraft_load_few(const char *p, size_t n) nogil
 
 cdef enum:
     LEAF = 0x80000000
@@ -175,18 +153,7 @@ cdef class SubjectTree:
 
     cdef uint32_t code_of(self, const char *name, size_t length) noexcept:
         """The hash of a name. `length` is 1 or more."""
-        cdef uint64_t state = self.seed ^ length
-        if length < 8:
-            return <uint32_t>jetraft_mix(jetraft_load_few(name, length) ^ state, self.seed)
-        while length > 16:
-            state = jetraft_mix(jetraft_load8(name) ^ state, jetraft_load8(name + 8))
-            name += 16
-            length -= 16
-        if length < 8:
-            # Step back over bytes that were hashed already, so that there are at least 8.
-            name -= 8
-            length += 8
-        return <uint32_t>jetraft_mix(jetraft_load8(name) ^ state, jetraft_load8(name + length - 8))
+        return <uint32_t>keyed_hash(name, length, self.seed)
 
     cdef uint32_t find(self, const char *name, size_t length) noexcept:
         """The id of a literal subject, 0 when it has no live message."""
@@ -331,6 +298,15 @@ cdef class SubjectTree:
     def id_of(self, bytes subject):
         """The id of a literal subject, 0 when it has no live message."""
         return self.find(subject, len(subject))
+
+    def slots_passed(self, bytes subject):
+        """How many slots a look-up of this subject reads (for tests)."""
+        cdef uint32_t code = self.code_of(subject, len(subject)), at = code & self.slot_mask, passed = 1
+        while self.slots[at].id and not (self.slots[at].hash == code and self.at(self.slots[at].id).length == len(subject)
+                                         and memcmp(text_of(self.at(self.slots[at].id)), <const char *>subject, len(subject)) == 0):
+            at = (at + 1) & self.slot_mask
+            passed += 1
+        return passed
 
     def add(self, bytes subject):
         """Intern a subject and count one message on it (for tests and tools; the index does it in C)."""
