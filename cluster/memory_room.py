@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
 
 LOOK_S: Final = 0.25
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of mallopt(3)
+M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = 1, -1, -3, -8  # of mallopt(3)
 LARGE_BYTES: Final = 1 << 20  # the C library would raise it to 32 MiB when blocks of that size are freed
 ARENAS_MAX: Final = 2
 
@@ -46,6 +46,15 @@ MALLOPT: Final = _of_glibc("mallopt")
 def process_limit_bytes() -> int | None:
     """The memory limit of this process in bytes; None where nothing holds it below the machine's memory."""
     return memory_limit_bytes(memory_bytes())
+
+
+def merge_at_once() -> None:
+    """Have small blocks merged with their neighbours when they are freed, from now on.
+
+    The C library would put it off to the next large allocation: 55 ms when 500,000 subscriptions had ended.
+    """
+    if MALLOPT is not None:
+        MALLOPT(M_MXFAST, 0)
 
 
 def keep_little() -> None:

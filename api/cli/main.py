@@ -74,8 +74,9 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
     import_trio()
     from jetraft.api.config.fitting import fitted  # noqa: PLC0415  --help must not load the whole server
     from jetraft.api.server import serve  # noqa: PLC0415
-    from jetraft.cluster.memory_room import keep_little, process_limit_bytes  # noqa: PLC0415
+    from jetraft.cluster.memory_room import keep_little, merge_at_once, process_limit_bytes  # noqa: PLC0415
 
+    merge_at_once()
     limit_bytes = process_limit_bytes()  # looked up once: a reload must not see another
     if limit_bytes is not None:
         keep_little()

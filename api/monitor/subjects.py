@@ -19,17 +19,12 @@ def subscriptions_of(plane: Plane, cid: int, most: int | None = None) -> Steps[l
 
     Those that come or go between two steps are there or not.
     """
-    rows, buckets, place = list[Row](), -1, 0
+    rows, place = dict[bytes, Row](), 0
     while True:
-        now, following, more = plane.subscriptions_from(cid, place, ROWS_PART)
-        if now != buckets and place:  # they are distributed over other buckets: begin again
-            rows, place = [], 0
-        else:
-            rows += more
-            place = following
-            if place >= now or (most is not None and len(rows) >= most):
-                return rows
-        buckets = now
+        buckets, place, more = plane.subscriptions_from(cid, place, ROWS_PART)
+        rows.update((row[3], row) for row in more)
+        if place >= buckets or (most is not None and len(rows) >= most):
+            return list(rows.values())
         yield 0
 
 

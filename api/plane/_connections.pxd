@@ -20,9 +20,13 @@ cdef class Connections(Tenants):
     cdef dict granted       # cid -> the UserPermissions that its conn_t points into
     cdef list closed
     cdef uint32_t leaf_count
+    cdef dict judged        # cid -> the options of another CONNECT, which waits for the end of its subscriptions
 
     cdef void _forget(self, conn_t* conn)
     cdef void _connect(self, conn_t* conn, const char* p, Py_ssize_t n)
     cdef void _accept(self, conn_t* conn, options)
     cdef void _first_ping(self, conn_t* conn)
     cdef void _reap(self)
+    cdef void _reap_connections(self, uint32_t* share)
+    cdef void _end_some(self, uint32_t* share)
+    cdef void _begin_again(self, conn_t* conn, options)

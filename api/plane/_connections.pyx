@@ -20,6 +20,7 @@ from jetraft.api.plane._epoll cimport (
     epoll_event,
 )
 from jetraft.api.plane._answers cimport expire_answers
+from jetraft.api.plane._ends cimport ENDS_PER_TURN, end_route_subscriptions, end_subscriptions, has_ends
 from jetraft.api.plane._idle cimport look_after
 from jetraft.api.plane._inspection cimport rows_of
 from jetraft.api.plane._packed cimport packed_free
@@ -39,6 +40,7 @@ from jetraft.api.plane._types cimport (
     conn_t,
     plane_t,
     queue_t,
+    route_t,
     sink_t,
     sub_t,
     text_t,
@@ -52,6 +54,8 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     BUF_KEEP_BYTES = 4 * 1024 * 1024    # of each buffer that is empty again
+    JUDGED = 1                          # conn_t.ending: it is as its CONNECT asked when its subscriptions have ended
+    CLOSED = 2                          # and there it is forgotten, and only its subscriptions are left
     CLOSED_ROWS_MAX = 32                # subscriptions of a closed connection that are reported with it
 
 
@@ -124,6 +128,7 @@ cdef class Connections(Tenants):
         self.first_ping_handler = first_ping_handler
         self.violation_handler = violation_handler
         self.granted = {}
+        self.judged = {}
         self.trace_handler = trace_handler
         self.protocol_handler = protocol_handler
         self.p.on_protocol = protocol_callback
@@ -138,6 +143,14 @@ cdef class Connections(Tenants):
             if (conn.tls == NULL or tls_release(conn.tls)) and conn.fd >= 0:
                 c_close(conn.fd)
             free_conn(conn)
+        for i in range(self.p.ending_conns.count):
+            conn = <conn_t*>self.p.ending_conns.items[i]
+            if conn.ending == CLOSED:       # the others are open
+                free_conn(conn)
+        free(self.p.ending_conns.items)
+        for i in range(self.p.ending_routes.count):
+            free(self.p.ending_routes.items[i])
+        free(self.p.ending_routes.items)
         if self.p.epfd >= 0:
             c_close(self.p.epfd)
         free(self.p.recv_buf)
@@ -189,6 +202,7 @@ cdef class Connections(Tenants):
         self.leaf_count -= conn.leaf != NULL
         self.conns.pop(conn.cid, None)
         self.granted.pop(conn.cid, None)
+        self.judged.pop(conn.cid, None)
 
     cdef void _connect(self, conn_t* conn, const char* p, Py_ssize_t n):
         """Let the handler check a CONNECT, or a client that begins without one (p is NULL)."""
@@ -205,8 +219,12 @@ cdef class Connections(Tenants):
         self._accept(conn, options)
 
     cdef void _accept(self, conn_t* conn, options):
-        """Let a connection be as its CONNECT asked, in its account, or close it."""
+        """Let a connection be as its CONNECT asked, in its account, or close it.
+
+        It is held while the subscriptions that it made before another CONNECT end, if they are many.
+        """
         cdef acct_t* acct
+        cdef uint32_t share
         if conn.rtt_ns == 0:
             conn.rtt_ns = max(jr_mono_ns() - conn.started_ns, 1)
         if options.error is not None:
@@ -221,8 +239,15 @@ cdef class Connections(Tenants):
             return
         if self._is_full(conn, acct):
             return
-        if conn.connected:      # what somebody else might subscribe to is not for who this is now
-            self._unsubscribe(conn)
+        if conn.sub_count and (conn.connected or conn.acct != acct):   # made by who it was before
+            share = ENDS_PER_TURN
+            if not end_subscriptions(&self.p, conn, &share):
+                self.judged[conn.cid] = options
+                conn.held = conn.paused = 1
+                conn.ending = JUDGED
+                conn_watch(&self.p, conn)
+                push_ptr(&self.p.ending_conns, conn)
+                return
         self._enter(conn, acct)
         conn.described = NULL
         conn.connected = 1
@@ -249,12 +274,7 @@ cdef class Connections(Tenants):
         cdef conn_t* conn = self._conn(cid)
         if conn == NULL or conn.state != CONN_OPEN or not conn.held:
             return False
-        conn.held = 0
-        self._accept(conn, options)
-        if conn.state == CONN_OPEN:
-            if conn.verbose:
-                emit_text(&self.p, conn, b"+OK\r\n", 5)
-            resume_conn(&self.p, conn)
+        self._begin_again(conn, options)
         return True
 
     def write(self, cid, bytes text):
@@ -288,6 +308,7 @@ cdef class Connections(Tenants):
         cdef conn_t* conn = self._conn(cid)
         if conn == NULL or conn.state != CONN_OPEN or data.shape[0] == 0:
             return
+        conn.spent = 0      # a turn of its own
         feed_conn(&self.p, conn, <const char*>&data[0], data.shape[0])
 
     def take(self, cid):
@@ -329,7 +350,7 @@ cdef class Connections(Tenants):
                     conn_send(&self.p, conn)
                 i += 1
             self.p.dirty_conns.count = 0
-        if self.p.dead_conns != NULL or self.p.dead_subs != NULL or self.p.dead_sinks != NULL or self.p.dead_queues != NULL:
+        if has_ends(&self.p) or self.p.dead_conns != NULL or self.p.dead_subs != NULL or self.p.dead_sinks != NULL or self.p.dead_queues != NULL:
             self._reap()
         if self.p.accts_idle:
             self._reap_accounts()
@@ -339,29 +360,12 @@ cdef class Connections(Tenants):
         return ()
 
     cdef void _reap(self):
-        cdef conn_t* conn
-        cdef conn_t* following
         cdef sub_t* sub
         cdef sink_t* sink
         cdef queue_t* queue
-        cdef uint32_t i
-        while self.p.dead_conns != NULL:
-            conn = self.p.dead_conns
-            self.p.dead_conns = conn.next_dead
-            counters = self.connection(conn.cid)
-            counters["subjects"] = rows_of(conn, CLOSED_ROWS_MAX)
-            self._unsubscribe(conn)
-            drop_ptr(&self.p.dirty_conns, conn)
-            drop_ptr(&self.p.paused_conns, conn)
-            drop_ptr(&self.p.resting_conns, conn)
-            self.closed.append((conn.cid, conn.reason, counters))
-            self._forget(conn)
-            if conn.fd >= 0:
-                epoll_ctl(self.p.epfd, EPOLL_CTL_DEL, conn.fd, NULL)
-                if conn.tls == NULL or tls_release(conn.tls):
-                    c_close(conn.fd)    # a socket in a handshake is closed when the thread gives it back
-            self.p.unread -= conn.counted
-            free_conn(conn)
+        cdef uint32_t share = ENDS_PER_TURN
+        self._reap_connections(&share)
+        self._end_some(&share)
         while self.p.dead_subs != NULL:
             sub = self.p.dead_subs
             self.p.dead_subs = sub.next_dead
@@ -379,9 +383,71 @@ cdef class Connections(Tenants):
             buf_free(&sink.buf)
             free(sink)
 
+    cdef void _reap_connections(self, uint32_t* share):
+        """Close what has ended, and free what has no subscriptions left."""
+        cdef conn_t* conn
+        while self.p.dead_conns != NULL:
+            conn = self.p.dead_conns
+            self.p.dead_conns = conn.next_dead
+            counters = self.connection(conn.cid)
+            counters["subjects"] = rows_of(conn, CLOSED_ROWS_MAX)
+            drop_ptr(&self.p.dirty_conns, conn)
+            drop_ptr(&self.p.paused_conns, conn)
+            drop_ptr(&self.p.resting_conns, conn)
+            self.closed.append((conn.cid, conn.reason, counters))
+            self._forget(conn)
+            if conn.fd >= 0:
+                epoll_ctl(self.p.epfd, EPOLL_CTL_DEL, conn.fd, NULL)
+                if conn.tls == NULL or tls_release(conn.tls):
+                    c_close(conn.fd)    # a socket in a handshake is closed when the thread gives it back
+                conn.fd = -1
+            self.p.unread -= conn.counted
+            conn.counted = 0
+            if conn.ending:
+                conn.ending = CLOSED
+            elif end_subscriptions(&self.p, conn, share):
+                free_conn(conn)
+            else:
+                conn.ending = CLOSED
+                push_ptr(&self.p.ending_conns, conn)
+
+    cdef void _end_some(self, uint32_t* share):
+        """Go on with the end of what has many subscriptions, the oldest first."""
+        cdef conn_t* conn
+        cdef route_t* route
+        while self.p.ending_conns.count:
+            conn = <conn_t*>self.p.ending_conns.items[0]
+            if not end_subscriptions(&self.p, conn, share):
+                return
+            drop_ptr(&self.p.ending_conns, conn)
+            if conn.ending == CLOSED:
+                free_conn(conn)
+                continue
+            conn.ending = 0
+            if conn.state == CONN_OPEN:     # else it is reaped by the next flush
+                self._begin_again(conn, self.judged.pop(conn.cid))
+        while self.p.ending_routes.count:
+            route = <route_t*>self.p.ending_routes.items[0]
+            if not end_route_subscriptions(&self.p, route, share):
+                return
+            drop_ptr(&self.p.ending_routes, route)
+            free(route)
+
+    cdef void _begin_again(self, conn_t* conn, options):
+        """A connection that was held is as its CONNECT asked, and read on."""
+        conn.held = 0
+        self._accept(conn, options)
+        if conn.state == CONN_OPEN and not conn.held:
+            if conn.verbose:
+                emit_text(&self.p, conn, b"+OK\r\n", 5)
+            resume_conn(&self.p, conn)
+
     def next_wake_ns(self):
-        """When the first paused producer is read again (monotonic ns); 0 if none is paused. Who rests: at once."""
-        if self.p.resting_conns.count:
+        """When the first paused producer is read again (monotonic ns); 0 if none is paused.
+
+        At once when a connection had its share of a turn, or subscriptions have to end.
+        """
+        if self.p.resting_conns.count or has_ends(&self.p):
             return self.p.now_ns
         return 0 if self.p.paused_conns.count == 0 else self.p.wake_ns
 

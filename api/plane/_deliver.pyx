@@ -20,6 +20,7 @@ from jetraft.api.plane._route_record cimport ROUTE_ACCOUNT_INTEREST, ROUTE_ACCOU
 from jetraft.api.plane._route_record cimport ROUTE_INTEREST, ROUTE_MESSAGE, ROUTE_ORIGIN_SHIFT, RouteHead
 from jetraft.api.plane._route_permissions cimport is_kept_back, may_import
 from jetraft.api.plane._shadows cimport shown_by
+from jetraft.api.plane._sids cimport bucket_of
 from jetraft.api.plane._sublist cimport sublist_match, sublist_match_once
 from jetraft.api.plane._tree cimport node_subject, sublist_remove
 from jetraft.api.plane._types cimport (
@@ -72,7 +73,7 @@ cdef match_t* match_for(plane_t* plane, acct_t* acct, const char* subject, Py_ss
 cdef void unlink_sid(sub_t* sub) noexcept nogil:
     """Remove a client's subscription from its connection's table."""
     cdef conn_t* conn = sub.of.conn
-    cdef sub_t** link = &conn.buckets[sub.sid_hash & (conn.bucket_count - 1)]
+    cdef sub_t** link = &conn.buckets[bucket_of(conn, sub.sid_hash)]
     while link[0] != NULL:
         if link[0] == sub:
             link[0] = sub.next_in_bucket
@@ -377,7 +378,7 @@ cdef uint32_t give_group(
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
-            if not local and not sub.closed and not (plane.route_guard and is_kept_back(plane, msg)):
+            if not local and not sub.closed and not sub.of.route.gone and not (plane.route_guard and is_kept_back(plane, msg)):
                 chosen[0] = sub.of.route
                 return 1
         elif sub.kind < SUB_ROUTE and give(plane, sub, origin, msg):

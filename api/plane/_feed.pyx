@@ -1,5 +1,6 @@
 """Received bytes of the protocol, on their way to the parser: an incomplete line or message waits for the rest."""
 
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -11,7 +12,10 @@ from jetraft.api.plane._writer cimport conn_close, conn_watch
 
 cdef Py_ssize_t parse_conn(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t n) noexcept nogil:
     """Act on what was received, by the protocol of the connection; returns the bytes consumed."""
-    return parse(plane, conn, data, n) if conn.leaf == NULL else parse_leaf(plane, conn, data, n)
+    cdef uint64_t before = plane.work
+    cdef Py_ssize_t used = parse(plane, conn, data, n) if conn.leaf == NULL else parse_leaf(plane, conn, data, n)
+    conn.spent += plane.work - before
+    return used
 
 
 cdef void keep_rest(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:

@@ -15,6 +15,7 @@ from jetraft.api.plane._deliver cimport PICKS_MAX, give, give_group, match_for, 
 from jetraft.api.plane._grants cimport EMPTY_TOKENS, look_up
 from jetraft.api.plane._leaf_out cimport send_to_leafs
 from jetraft.api.plane._mappings cimport map_published
+from jetraft.api.plane._share cimport WORK_OF_CALL
 from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._types cimport (
     FROM_DELIVERY,
@@ -141,6 +142,7 @@ cdef void deliver_from_leaf(plane_t* plane, conn_t* conn, msg_t* msg, text_t* qu
     acct.in_bytes += msg.size
     if not may_enter(conn.perms, msg):
         if not conn.leaf.spoke and not is_of_jetstream(msg):
+            plane.work += WORK_OF_CALL
             plane.on_leaf_text(plane, conn, DENIED_PUBLISH, msg.subject, msg.subject_len)
         return
     if msg.hdr_len and asks_for_trace(plane, msg) and plane.begin_trace(plane, conn, NULL, acct, msg) == TRACE_DROPPED:

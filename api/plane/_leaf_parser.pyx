@@ -16,7 +16,8 @@ from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
 from jetraft.api.plane._grants cimport WHOLE_TAIL, hits_t, look_up
 from jetraft.api.plane._leaf_in cimport deliver_from_leaf
 from jetraft.api.plane._shadows cimport add_shadows
-from jetraft.api.plane._sids cimport find_sid, grow_sids
+from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, rest, share_end
+from jetraft.api.plane._sids cimport add_sid, find_sid
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
 from jetraft.api.plane._text cimport is_blank, parse_size, valid_subject
@@ -163,10 +164,12 @@ cdef void add(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcep
         emit_text(plane, conn, b"-ERR 'Invalid Subscription'\r\n", 29)
         return
     if is_loop_check(args[0]):
+        plane.work += WORK_OF_CALL
         plane.on_leaf_text(plane, conn, LEAF_LOOP_CHECK, args[0].p, args[0].n)
         if conn.state != CONN_OPEN:
             return
     elif not may_ask(conn.perms, args[0], queue):
+        plane.work += WORK_OF_CALL
         plane.on_leaf_text(plane, conn, LEAF_DENIED, args[0].p, args[0].n)
         return
     h = keyed_hash(key.p, key.n, plane.seed)
@@ -177,16 +180,12 @@ cdef void add(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcep
     if conn.sub_count >= SUBSCRIPTIONS_MAX or (conn.max_subs >= 0 and conn.sub_count >= conn.max_subs):
         emit_text(plane, conn, b"-ERR 'maximum subscriptions exceeded'\r\n", 39)
         return
-    if conn.sub_count >= conn.bucket_count:
-        grow_sids(conn)
     sub = sub_new(plane, SUB_LEAF, key.p, key.n)
     sub.of.conn = conn
     sub.weight = <uint32_t>weight
     sub.local_only = conn.leaf.spoke
-    sub.sid_hash = <uint32_t>h
-    sub.next_in_bucket = conn.buckets[h & (conn.bucket_count - 1)]
-    conn.buckets[h & (conn.bucket_count - 1)] = sub
-    conn.sub_count += 1
+    add_sid(conn, sub, h)
+    plane.work += WORK_OF_SUBSCRIPTION
     if sublist_add(plane, conn.acct, sub, args[0].p, args[0].n, queue.p, queue.n):
         tell_interest(plane, conn.acct, NULL, sub.node, sub.queue, sub.queue.local_count if sub.queue != NULL else 1)
     if conn.acct.stream_imports != NULL and not is_loop_check(args[0]):
@@ -207,6 +206,7 @@ cdef void remove(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noex
     sub = find_sid(conn, key.p, key.n, keyed_hash(key.p, key.n, plane.seed))
     if sub != NULL:
         drop_subscription(plane, sub)
+        plane.work += WORK_OF_SUBSCRIPTION
 
 
 # -- messages
@@ -278,10 +278,13 @@ cdef void control(plane_t* plane, conn_t* conn, Verb verb, const char* p, Py_ssi
     elif verb == VERB_PONG:
         note_pong(conn, plane.now_ns)
     elif verb == VERB_CONNECT:
+        plane.work += WORK_OF_CALL
         plane.on_leaf_text(plane, conn, LEAF_CONNECT, p, n)
     elif verb == VERB_INFO:
+        plane.work += WORK_OF_CALL
         plane.on_leaf_text(plane, conn, LEAF_INFO, p, n)
     elif verb == VERB_ERR:
+        plane.work += WORK_OF_CALL
         plane.on_leaf_text(plane, conn, LEAF_ERR, p, n)
 
 
@@ -301,6 +304,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
     cdef const char* end
     cdef packed_t* packed
     cdef Verb verb
+    cdef uint64_t work_max = share_end(plane, conn)
     while at < n and not conn.held:
         p = data + at
         skip = 0
@@ -332,4 +336,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
         if conn.state != CONN_OPEN:
             return n
         at += skip + used
+        if plane.work > work_max and at < n and not conn.held:
+            rest(plane, conn)
+            break
     return at

@@ -1,8 +1,9 @@
 """What was received over connections that are compressed with S2, and what was not, on its way to frames and the parser.
 
 A chunk grows to BLOCK_MAX at most, and to UNNAMED_BYTES before its sender is admitted. A turn decodes TURN_BYTES of a connection and
-at most one block more; the rest waits, and the connection is not read meanwhile: it is watched for room to write too, which
-brings it back in the next turn. So a bomb costs a block of memory, and its sender time of its own connection.
+at most one block more, and acts on what the connection's share of the turn allows; the rest waits, and the connection is
+not read meanwhile: it is watched for room to write too, which brings it back in the next turn. So a bomb costs a block of
+memory, and its sender time of its own connection.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -10,6 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from jetraft.api.plane._feed cimport keep_rest, parse_conn
+from jetraft.api.plane._share cimport is_behind
 from jetraft.api.plane._types cimport CLOSE_CLIENT, CLOSE_READ_ERROR, CONN_OPEN, conn_t, packed_t, plane_t
 from jetraft.api.plane._webreader cimport read_web
 from jetraft.api.plane._writer cimport buf_free, buf_reserve, conn_close, conn_watch
@@ -43,23 +45,25 @@ cdef void take(plane_t* plane, conn_t* conn, size_t n, bint ended) noexcept nogi
     used = parse_conn(plane, conn, plane.recv_buf, have + n)
     if conn.state == CONN_OPEN:
         keep_rest(plane, conn, plane.recv_buf + used, have + n - used)
-        if ended:
+        if ended and not is_behind(conn):
             conn_close(plane, conn, CLOSE_CLIENT)
 
 
-cdef bint hand_on(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
-    """Act on decoded bytes; False when the connection ended by that."""
+cdef bint hand_on(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Act on decoded bytes; False when some are left, because the connection is held, or has had its share of the turn."""
+    cdef packed_t* packed = conn.packed
     cdef size_t piece
-    while n and conn.state == CONN_OPEN:
-        piece = min(n, <size_t>PIECE_BYTES)
-        if plane.recv_cap - conn.partial_len < piece:       # it is held, and goes on sending
-            conn_close(plane, conn, CLOSE_READ_ERROR)
+    while packed.plain_at < packed.plain_size and conn.state == CONN_OPEN:
+        if conn.held or conn.resting:
             return False
-        memcpy(plane.recv_buf + conn.partial_len, data, piece)
-        data += piece
-        n -= piece
+        piece = min(packed.plain_size - packed.plain_at, <size_t>PIECE_BYTES)
+        memcpy(plane.recv_buf + conn.partial_len, packed.plain + packed.plain_at, piece)
+        packed.plain_at += piece
         take(plane, conn, piece, False)
-    return conn.state == CONN_OPEN
+    free(packed.plain)
+    packed.plain = NULL
+    packed.plain_at = packed.plain_size = 0
+    return True
 
 
 cdef bint is_sound(conn_t* conn, uint8_t kind, size_t length) noexcept nogil:
@@ -73,29 +77,30 @@ cdef bint is_sound(conn_t* conn, uint8_t kind, size_t length) noexcept nogil:
 
 
 cdef Py_ssize_t decode(plane_t* plane, conn_t* conn, uint8_t kind, const char* body, size_t n) noexcept nogil:
-    """Act on the data of a chunk; returns its bytes, -1 when it is damaged, or larger than it may be."""
+    """Decode the data of a chunk; returns its bytes, -1 when it is damaged, or larger than it may be."""
     cdef size_t size = n - SUM_BYTES, at = 0
     cdef const uint8_t* block = <const uint8_t*>body + SUM_BYTES
-    cdef char* plain = NULL
-    cdef const char* data = body + SUM_BYTES
+    cdef char* plain
     cdef uint32_t crc, told
     if kind == COMPRESSED and not block_size(block, n - SUM_BYTES, &size, &at):
         return -1
     if size > (<size_t>BLOCK_MAX if conn.connected else <size_t>UNNAMED_BYTES):
         return -1
-    if kind == COMPRESSED:
-        plain = <char*>malloc(max(size, 1))
-        if plain == NULL or not decompress(block, at, n - SUM_BYTES, <uint8_t*>plain, size):
-            free(plain)
-            return -1
-        data = plain
+    plain = <char*>malloc(max(size, 1))
+    if plain == NULL:
+        return -1
+    if kind != COMPRESSED:
+        memcpy(plain, body + SUM_BYTES, size)
+    elif not decompress(block, at, n - SUM_BYTES, <uint8_t*>plain, size):
+        free(plain)
+        return -1
     memcpy(&told, body, SUM_BYTES)
-    crc = crc32c_of(<const uint8_t*>data, size, 0)
+    crc = crc32c_of(<const uint8_t*>plain, size, 0)
     if told != ((crc >> 15) | (crc << 17)) + <uint32_t>0xA282EAD8u:
         free(plain)
         return -1
-    hand_on(plane, conn, data, size)
-    free(plain)
+    conn.packed.plain = plain
+    conn.packed.plain_size = size
     return size
 
 
@@ -112,6 +117,9 @@ cdef void read_packed(plane_t* plane, conn_t* conn, const char* data, size_t n, 
         packed.arrived.end += n
     packed.backlog = 0
     while conn.state == CONN_OPEN:
+        if packed.plain != NULL and not hand_on(plane, conn):
+            packed.backlog = 1
+            break
         length = min(packed.passed_over, packed.arrived.end - packed.arrived.start)
         packed.passed_over -= length
         packed.arrived.start += length
@@ -129,7 +137,7 @@ cdef void read_packed(plane_t* plane, conn_t* conn, const char* data, size_t n, 
             continue
         if packed.arrived.end - packed.arrived.start < CHUNK_HEAD + length:
             break
-        if conn.held or done >= TURN_BYTES:
+        if conn.held or conn.resting or done >= TURN_BYTES:
             packed.backlog = 1
             break
         packed.arrived.start += CHUNK_HEAD + length
@@ -148,7 +156,7 @@ cdef void read_packed(plane_t* plane, conn_t* conn, const char* data, size_t n, 
         packed.arrived.start = packed.arrived.end = 0
         if packed.arrived.cap > PIECE_BYTES:
             buf_free(&packed.arrived)
-    if ended:
+    if ended and not packed.backlog and not is_behind(conn):
         conn_close(plane, conn, CLOSE_CLIENT)
     elif packed.backlog != had_backlog:
         conn_watch(plane, conn)
@@ -158,4 +166,5 @@ cdef void packed_free(packed_t* packed) noexcept nogil:
     if packed != NULL:
         free(packed.arrived.data)
         free(packed.wire.data)
+        free(packed.plain)
         free(packed)

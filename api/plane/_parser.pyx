@@ -18,7 +18,8 @@ from jetraft.api.plane._permissions cimport LEAVE_NO, LEAVE_YES, Leave
 from jetraft.api.plane._permissions cimport is_gateway_space, is_reserved_reply, may_always, may_publish, may_subscribe
 from jetraft.api.plane._responders cimport answer_no_responders
 from jetraft.api.plane._shadows cimport add_shadows
-from jetraft.api.plane._sids cimport find_sid, grow_sids
+from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, rest, share_end
+from jetraft.api.plane._sids cimport add_sid, find_sid
 from jetraft.api.plane._sublist cimport match_is_current
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
@@ -55,13 +56,11 @@ from jetraft.api.plane._verbs cimport (
     Verb,
     verb_at,
 )
-from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text, push_ptr
+from jetraft.api.plane._writer cimport conn_close, emit_text
 from jetraft.store.model._keyed_hash cimport keyed_hash
 
 cdef enum:
     # What a connection may bring in one turn to what is not compiled, some 10 ms: then it rests until the next one.
-    WORK_PER_TURN = 4096        # messages for a receiver in Python, most of which are handled in runs; see work_of
-    WORK_OF_CALL = 128          # a CONNECT, a message to be traced, or something that is denied and logged
     ARGS_MAX = 5        # one more than any verb has, so that surplus arguments are noticed
     ARGUMENTS_BYTES_MAX = 65534     # of a line with subjects, for any max_control_line: their lengths have 16 bits
 
@@ -99,13 +98,6 @@ cdef void violate(plane_t* plane, conn_t* conn, Violation kind, const char* p, P
     nothing.n = 0
     plane.work += WORK_OF_CALL
     plane.on_violation(plane, conn, kind, subject, nothing, nothing)
-
-
-cdef void rest(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Go on with this connection in the next turn, after the others have had theirs."""
-    conn.resting = conn.paused = 1
-    push_ptr(&plane.resting_conns, conn)
-    conn_watch(plane, conn)
 
 
 # -- publish
@@ -306,14 +298,10 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
         return 0
     h = keyed_hash(sid.p, sid.n, plane.seed)
     if find_sid(conn, sid.p, sid.n, h) == NULL:
-        if conn.sub_count >= conn.bucket_count:
-            grow_sids(conn)
         sub = sub_new(plane, SUB_CLIENT, sid.p, sid.n)
         sub.of.conn = conn
-        sub.sid_hash = <uint32_t>h
-        sub.next_in_bucket = conn.buckets[h & (conn.bucket_count - 1)]
-        conn.buckets[h & (conn.bucket_count - 1)] = sub
-        conn.sub_count += 1
+        add_sid(conn, sub, h)
+        plane.work += WORK_OF_SUBSCRIPTION
         if sublist_add(plane, conn.acct, sub, args[0].p, args[0].n, queue.p, queue.n):
             tell_interest(plane, conn.acct, NULL, sub.node, sub.queue, sub.queue.local_count if sub.queue != NULL else 1)
         if conn.acct.stream_imports != NULL:
@@ -338,6 +326,7 @@ cdef int unsubscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) 
             sub.max_msgs = limit
         else:
             drop_subscription(plane, sub)
+            plane.work += WORK_OF_SUBSCRIPTION
     acknowledge(plane, conn)
     return 0
 
@@ -375,7 +364,7 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
     cdef const char* end
     cdef Verb verb
     cdef memo_t memo
-    cdef uint64_t work_max = plane.work + WORK_PER_TURN
+    cdef uint64_t work_max = share_end(plane, conn)
     memo.repeats = memo.permitted = False
     memo.match = NULL
     memo.subject = NULL

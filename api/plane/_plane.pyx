@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from jetraft.api.plane._accounts cimport Account, free_route_accounts
 from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
+from jetraft.api.plane._ends cimport ENDS_PER_TURN, end_route_subscriptions
 from jetraft.api.plane._inspection cimport add_bucket, cached_answers, row_of, rows_from, rows_matching
 from jetraft.api.plane._epoll cimport EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_ctl, epoll_event
 from jetraft.api.plane._routes cimport route_record
@@ -158,22 +159,24 @@ cdef class Plane(Exchange):
             tell_interest(&self.p, sub.acct, route, sub.node, NULL, sub.node.local_count)
 
     def close_route(self, route_id):
-        """Close the route of a peer whose link went down, and remove its interest."""
+        """Close the route of a peer whose link went down, and remove its interest, much of it in the next turns."""
         cdef route_t* route
-        cdef uint32_t i
+        cdef uint32_t share = ENDS_PER_TURN
         address = self.routes.pop(route_id, None)
         self.route_names.pop(route_id, None)
         if address is None:
             return
         route = <route_t*><size_t>address
-        while route.subs != NULL:
-            drop_subscription(&self.p, route.subs)
         self._hold(route, 0)
         drop_ptr(&self.p.routes, route)
         drop_ptr(&self.p.dirty_routes, route)
         free_route_accounts(&self.p, route)
         buf_free(&route.buf)
-        free(route)
+        if end_route_subscriptions(&self.p, route, &share):
+            free(route)
+        else:
+            route.gone = 1
+            push_ptr(&self.p.ending_routes, route)
 
     def limit_route_turn(self, size_t most):
         """Read little at a time once a turn has more than this for one peer; 0: no limit."""
@@ -365,6 +368,7 @@ cdef class Plane(Exchange):
         """How many buckets a connection's subscriptions are in, the next one to look at, and `most` rows or a few more.
 
         Rows are as in _inspection.pyx; there are fewer when the last bucket was looked at. No buckets: it has ended.
+        What is added meanwhile has its bucket behind all, and takes some of another one there: a row may come twice.
         """
         cdef conn_t* conn = self._conn(cid)
         if conn == NULL:

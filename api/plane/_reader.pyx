@@ -9,11 +9,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
+from jetraft.api.plane._ends cimport has_ends
 from jetraft.api.plane._feed cimport resume_conn
 from jetraft.api.plane._packed cimport read_packed, take
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
-from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, acct_t, conn_t, plane_t, watch_t
+from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, conn_t, plane_t, watch_t
 from jetraft.api.plane._unread cimport TURN_SHARE
 from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, push_ptr
 from jetraft.api.tls._records cimport tls_read
@@ -43,21 +44,11 @@ cdef enum:
     SPIN_SCORE_MAX = 16         # misses until polling is suspended
     SPIN_PROBE = 32             # waits until polling is tried again
     RECV_PACKED_BYTES = 16 * 1024   # where messages may be compressed: they may have a thousand times as many
-    RECV_SUBSCRIPTIONS_BYTES = 32 * 1024    # of a connection that subscribes: 2 000 lines, some 3 ms
-    SUBSCRIPTIONS_MANY = 256        # in one receive; the other connections of the turn wait for them
     PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
     RECV_STALLED_BYTES = 16 * 1024  # of who publishes to a peer that is behind
 
 
 cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Receive once, and note whether it brought many subscriptions: one costs as much as a kilobyte of messages."""
-    cdef acct_t* acct = conn.acct
-    cdef uint64_t inserts = acct.inserts
-    receive(plane, conn)
-    conn.subscribes = conn.acct == acct and acct.inserts - inserts > SUBSCRIPTIONS_MANY
-
-
-cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     """Receive once into the shared buffer, after the bytes kept from the last receive, and parse."""
     cdef ssize_t k
     cdef size_t have = conn.partial_len
@@ -67,9 +58,6 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.ws != NULL and conn.ws.deflates:
         wanted = RECV_PACKED_BYTES
         room = min(room, <size_t>RECV_PACKED_BYTES + 2 * RECORD_BYTES)
-    if conn.subscribes:
-        wanted = RECV_SUBSCRIPTIONS_BYTES
-        room = min(room, <size_t>RECV_SUBSCRIPTIONS_BYTES + RECORD_BYTES)
     if conn.stalled or plane.route_full:
         wanted = min(wanted, RECV_STALLED_BYTES)
         room = min(room, <size_t>RECV_STALLED_BYTES + RECORD_BYTES)
@@ -192,12 +180,15 @@ cdef int wait_ready(plane_t* plane, epoll_event* events, int64_t timeout_ns) noe
 
 
 cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
-    """Read every ready connection once; returns the number of ready descriptors, watched ones included."""
+    """Read every ready connection once; returns the number of ready descriptors, watched ones included.
+
+    Not 0 either while subscriptions have to end: the next turn must not wait.
+    """
     cdef epoll_event events[EVENTS_PER_TURN]
     cdef conn_t* conn
     cdef watch_t* watch
     cdef int i, n, rested
-    n = wait_ready(plane, events, 0 if plane.resting_conns.count else timeout_ns)
+    n = wait_ready(plane, events, 0 if plane.resting_conns.count or has_ends(plane) else timeout_ns)
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
     plane.received = 0
@@ -230,4 +221,4 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
             back_pressure(plane, conn)
         elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
             conn_close(plane, conn, CLOSE_CLIENT)
-    return n + rested
+    return n + rested + has_ends(plane)

@@ -13,7 +13,6 @@ cdef class Tenants:
     cdef void _enter(self, conn_t* conn, acct_t* acct)
     cdef bint _is_full(self, conn_t* conn, acct_t* acct)
     cdef void _leave(self, conn_t* conn)
-    cdef void _unsubscribe(self, conn_t* conn)
     cdef void _reap_accounts(self)
     cdef conn_t* _conn(self, cid) except? NULL
     cdef void _limit(self, conn_t* conn, int64_t max_payload, int64_t max_subs)

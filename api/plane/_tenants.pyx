@@ -5,7 +5,6 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
 from jetraft.api.plane._accounts cimport Account, acct_free, acct_new, end_account, is_in_use
-from jetraft.api.plane._deliver cimport drop_subscription
 from jetraft.api.plane._permissions cimport may_always, may_publish_all
 from jetraft.api.plane._types cimport CLOSE_MAX_ACCOUNT_CONNECTIONS, acct_t, conn_t, leaf_t
 from jetraft.api.plane._writer cimport conn_close, emit_text
@@ -87,21 +86,13 @@ cdef class Tenants:
             self._limit(conn, max_payload, max_subs)
 
     cdef void _enter(self, conn_t* conn, acct_t* acct):
-        """Put a connection into an account; what it had subscribed to in another one ends."""
+        """Put a connection into an account, when nothing is left of what it had subscribed to in another one."""
         if conn.acct == acct:
             return
-        self._unsubscribe(conn)
         if conn.acct != NULL:
             self._leave(conn)
         conn.acct = acct
         acct.conn_count += 1
-
-    cdef void _unsubscribe(self, conn_t* conn):
-        """End all subscriptions of a connection."""
-        cdef uint32_t i
-        for i in range(conn.bucket_count):
-            while conn.buckets[i] != NULL:
-                drop_subscription(&self.p, conn.buckets[i])
 
     def is_full(self, cid, str account not None):
         """Whether an account has as many connections as it may, and this is none of them."""

@@ -292,7 +292,10 @@ cdef struct packed_t:       # of a connection whose bytes are compressed, those 
     size_t passed_over      # bytes of a chunk without data that are still to come
     uint8_t begun           # the other end has named the format
     uint8_t named           # and this one has
-    uint8_t backlog         # whole chunks are left for the next turn
+    char* plain             # a decoded block of which a part is left, or NULL
+    size_t plain_at
+    size_t plain_size
+    uint8_t backlog         # that, or whole chunks, are left for the next turn
     uint8_t mode            # Packing; PACKS_AUTO: by the round trip
     uint8_t rtt_count
     int64_t rtts_ns[4]      # up to which a mode is used, by mode; 0: it is not
@@ -313,7 +316,6 @@ cdef struct conn_t:
     uint8_t headers
     uint8_t no_responders
     uint8_t auth_required
-    uint8_t subscribes  # what it sent last were mostly subscriptions: little of the next is read at a time
     uint8_t protocol    # 1: accepts INFO at any time
     uint8_t info_sent   # the second INFO was sent, after the first PONG
     uint8_t dirty       # on the plane's dirty list
@@ -321,6 +323,9 @@ cdef struct conn_t:
     uint8_t paused      # not read until paused_until_ns (back-pressure), or until it is released
     uint8_t stalled     # the last that was read of it went to a peer that is behind: little is read at a time
     uint8_t held        # its CONNECT is being judged: what follows it waits
+    uint8_t ending      # on the plane's list of those whose subscriptions end, see _connections.pyx
+    uint64_t share_turn # the turn in which it spent that
+    uint64_t spent      # of its share of a turn, see _share.pxd
     uint8_t resting     # it has had its share of this turn: the rest of what it sent waits for the next one
     uint8_t pings_out
     uint8_t guard       # Guard bits
@@ -335,8 +340,11 @@ cdef struct conn_t:
     buf_t out
     size_t counted      # bytes that `out` and `partial` take in plane_t.unread
     sub_t** buckets     # sid -> subscription, chained
-    uint32_t bucket_count
+    uint32_t bucket_count       # any number: see _sids.pyx
+    uint32_t bucket_cap
+    uint32_t bucket_mask        # of the next power of two, less one
     uint32_t sub_count
+    uint32_t ended_buckets      # of those: they are empty, as all subscriptions end
     service_import_t* described     # the service to whose exporter `requester` describes this connection
     char* requester
     Py_ssize_t requester_len
@@ -505,6 +513,7 @@ cdef struct route_t:
     buf_t buf               # route records
     int64_t pause_ns        # for which its producers are not read, as much waits in its link; 0: it keeps up
     sub_t* subs
+    uint8_t gone            # its link is down: what it had subscribed to ends
     uint8_t knows_accounts  # the peer understands records of accounts other than `$G`
     uint8_t knows_traces    # the peer delivers nothing that is for a trace only
     uint8_t knows_origins   # the peer reads the origin of a message in its record
@@ -587,6 +596,8 @@ cdef struct plane_t:
     ptrs_t sinks
     ptrs_t paused_conns
     ptrs_t resting_conns
+    ptrs_t ending_conns     # whose subscriptions end a share a turn: closed, or with another CONNECT to be judged
+    ptrs_t ending_routes    # of links that are down, the same
     uint64_t work       # done for connections beyond compiled code, see _parser.pyx (WORK_PER_TURN)
     uint8_t external_traces # an account has messages with `traceparent` traced
     uint8_t note_interest   # somebody wants to know which subscriptions come and go

@@ -14,6 +14,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memmove
 
 from jetraft.api.plane._feed cimport feed_conn, keep_rest, parse_conn
+from jetraft.api.plane._share cimport is_behind
 from jetraft.api.plane._types cimport (
     CLOSE_CLIENT,
     CLOSE_MAX_PAYLOAD,
@@ -63,7 +64,7 @@ cdef void read_web(plane_t* plane, conn_t* conn, char* data, size_t n, bint ende
             found = frames_next(ws, &data, &n, &piece, &piece_len)
         parse_plain(plane, conn, end)
         finish(plane, conn, found)
-    if ended:
+    if ended and not is_behind(conn):
         conn_close(plane, conn, CLOSE_CLIENT)
     elif ws.wire_end > ws.wire_start:
         conn_wake(plane, conn)      # answers to pings

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.api.plane._plane import Plane
-from tests.api.plane.test_plane import client, make_plane
+from tests.api.plane.test_plane import client, feed_all, make_plane
 
 FAR = 2_100  # enough subscriptions for the plane to look ahead (FAR_SUBSCRIPTIONS of _ahead.pxd)
 SEED = 7
@@ -17,7 +17,7 @@ SEED = 7
 def crowd(plane: Plane) -> int:
     """A client with subscriptions of its own to many subjects, their ids short and long."""
     cid = client(plane)
-    plane.feed(cid, b"".join(b"SUB deep.er.s%d %s\r\n" % (i, sid(i)) for i in range(FAR)))
+    feed_all(plane, cid, b"".join(b"SUB deep.er.s%d %s\r\n" % (i, sid(i)) for i in range(FAR)))
     plane.take(cid)
     return cid
 

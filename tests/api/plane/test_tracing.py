@@ -13,6 +13,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.api.tracing import EVENTS_MAX, NOT_UNDERSTOOD, SILENT, Tracer
 from jetraft.store.model.clock import ManualClock
+from tests.api.plane.test_plane import feed_all
 
 DEST, ONLY = b"Nats-Trace-Dest: tr", b"Nats-Trace-Only: true"
 PARENT = b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -215,7 +216,8 @@ def test_traces_keep_nothing_after_their_turn() -> None:
 def test_the_events_of_a_turn_are_bounded_and_the_next_turn_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
     node = Node()
     watcher = node.client(b"SUB tr 1")
-    receiver = node.client(*(b"SUB foo %d" % sid for sid in range(1000)))
+    receiver = node.client()
+    feed_all(node.plane, receiver, b"".join(b"SUB foo %d\r\n" % sid for sid in range(1000)))
     block = b"NATS/1.0\r\n" + DEST + b"\r\n" + ONLY + b"\r\n\r\n"
     message = b"HPUB foo %d %d\r\n%s\r\n" % (len(block), len(block), block)
     for _ in range(2):

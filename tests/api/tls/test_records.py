@@ -6,7 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -178,6 +178,21 @@ def test_the_end_of_a_connection_is_told_in_a_record(start_tls: Start, authority
             client.incoming.write(data)
         while client.tls.read(1 << 20):  # b"" is a close_notify; without one it would raise SSLWantReadError
             pass
+
+
+def test_what_was_sent_before_the_end_is_acted_on(start_tls: Start, authority: Authority) -> None:
+    """It takes several turns: the connection has a share of each."""
+    server = start_tls(debug=False)
+    with TlsClient(server.address, authority.client_context()) as other, wire(server, authority) as client:
+        other.send(b"SUB last 1\r\n")
+        other.settle()
+        client.handshake()
+        sent = client.records(b'CONNECT {"verbose":false}\r\n' * 300 + b"PUB last 1\r\nx\r\n")
+        with suppress(ssl.SSLWantReadError):
+            client.tls.unwrap()
+        client.sock.sendall(sent + client.outgoing.read())
+        client.sock.shutdown(socket.SHUT_WR)
+        assert [one.payload for one in other.messages("1", 1)] == [b"x"]
 
 
 @pytest.mark.parametrize("size", [1, 100, 16 * 1024, 70_000])
