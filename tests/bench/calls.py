@@ -1,10 +1,10 @@
 """How many Python calls a node makes for one publish that nothing else runs beside, and in how many files.
 
-PYTHONPATH=src:. python -m tests.bench.calls [--publishes 300] [--way]
+PYTHONPATH=src:. python -m tests.bench.calls [--publishes 300] [--replicas 3] [--way]
 
-The server runs with a profiler that notes each call of its own code, between two signals; trio's are left out. The
-store is in memory (TMPDIR=/dev/shm), so that the disk is fast and the thread of the turn writes. `--way` prints the
-calls of one publish in their order.
+Servers run with a profiler that notes each call of their own code, between two signals; trio's are left out. The
+store is in memory (TMPDIR=/dev/shm), so that the disk is fast and the thread of the turn writes. With three replicas
+the leader and a follower are counted. `--way` prints the calls of one publish in their order.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.bench.measure import servers
 from tests.harness.raw import RawClient
 
 WARM_UP = 200
-ANSWER = "AckSending.send"  # one for each publish
+ENDS = {"leader": "AckSending.send", "follower": "FileLog.append"}  # one for each publish
 SERVER = """
 import os, runpy, signal, sys
 calls = []
@@ -35,9 +35,10 @@ def begin(*_):
     sys.setprofile(note)
 def end(*_):
     sys.setprofile(None)
-    with open(os.environ["JETRAFT_CALLS"] + ".tmp", "w") as file:
+    name = os.environ["JETRAFT_CALLS"] + f"{os.getpid()}"
+    with open(name + ".tmp", "w") as file:
         file.writelines(f"{name}:{line} {qualname}\\n" for name, line, qualname in calls)
-    os.rename(os.environ["JETRAFT_CALLS"] + ".tmp", os.environ["JETRAFT_CALLS"])
+    os.rename(name + ".tmp", name)
 signal.signal(signal.SIGWINCH, begin)
 signal.signal(signal.SIGURG, end)
 runpy.run_module("jetraft", run_name="__main__")
@@ -48,37 +49,52 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--publishes", type=int, default=300, help="(default: %(default)s)")
+    parser.add_argument("--replicas", type=int, choices=(1, 3), default=1, help="(default: %(default)s)")
     parser.add_argument("--way", action="store_true", help="the calls of one publish in their order")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        calls = calls_of(Path(directory), given.publishes)
-    answers = [place for place, call in enumerate(calls) if call.endswith(ANSWER)]
-    rounds = [calls[begin:end] for begin, end in itertools.pairwise(answers)]
-    typical = sorted(rounds, key=len)[len(rounds) // 2]
-    if given.way:
-        print("\n".join(typical))
-    files = Counter(call.partition(":")[0] for call in typical)
-    print(f"{len(typical)} calls in {len(files)} files for one publish (the median of {len(rounds)})")
+        calls_by_role = calls_of(Path(directory), given.publishes, given.replicas)
+    for role, calls in calls_by_role.items():
+        ends = [place for place, call in enumerate(calls) if call.endswith(ENDS[role])]
+        rounds = [calls[begin:end] for begin, end in itertools.pairwise(ends)]
+        typical = sorted(rounds, key=len)[len(rounds) // 2]
+        if given.way:
+            print("\n".join(typical))
+        files = Counter(call.partition(":")[0] for call in typical)
+        print(f"{role}: {len(typical)} calls in {len(files)} files for one publish (the median of {len(rounds)})")
 
 
-def calls_of(directory: Path, publishes: int) -> list[str]:
-    """`file:line name` of each call of the server's own code while it takes these publishes, one after the other."""
-    launcher, out = directory / "server.py", directory / "calls"
+def calls_of(directory: Path, publishes: int, replicas: int) -> dict[str, list[str]]:
+    """`file:line name` of each call of a node's own code while it takes these publishes, one after the other, by its role."""
+    launcher = directory / "server.py"
     launcher.write_text(SERVER, encoding="utf-8")
     os.environ["JETRAFT_SERVER_CMD"] = f"{sys.executable} {launcher}"
-    os.environ["JETRAFT_CALLS"] = str(out)
-    with servers("jetraft", nodes=1) as (server,), RawClient(server.address) as client:
-        client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "file"})
-        client.subscribe("answers.*")
-        operate(client, "s.1", PAYLOAD, WARM_UP)
-        os.kill(server.running.pid, signal.SIGWINCH)
-        operate(client, "s.1", PAYLOAD, publishes)
-        os.kill(server.running.pid, signal.SIGURG)
-        patience_s = time.monotonic() + 10
-        while not out.exists() and time.monotonic() < patience_s:
-            time.sleep(0.01)
-    found = out.read_text(encoding="utf-8").splitlines()
-    own = [line.rpartition("/jetraft/")[2] for line in found if "/jetraft/" in line or line.startswith("<attrs")]
+    os.environ["JETRAFT_CALLS"] = str(directory / "calls")
+    with servers("jetraft", nodes=replicas) as nodes:
+        config = {"name": "S", "subjects": ["s.>"], "storage": "file", "num_replicas": replicas}
+        with RawClient(nodes[0].address) as client:
+            told = client.api("STREAM.CREATE.S", config)
+        named = {node.name: node for node in nodes}
+        leader = named.pop(told["cluster"]["leader"]) if replicas > 1 else nodes[0]
+        roles = {"leader": leader, **({"follower": next(iter(named.values()))} if named else {})}
+        with RawClient(leader.address) as client:
+            client.subscribe("answers.*")
+            operate(client, "s.1", PAYLOAD, WARM_UP)
+            for node in roles.values():
+                os.kill(node.running.pid, signal.SIGWINCH)
+            operate(client, "s.1", PAYLOAD, publishes)
+            for node in roles.values():
+                os.kill(node.running.pid, signal.SIGURG)
+        return {role: found(directory / f"calls{node.running.pid}") for role, node in roles.items()}
+
+
+def found(out: Path) -> list[str]:
+    """The calls that a node has written down."""
+    patience_s = time.monotonic() + 10
+    while not out.exists() and time.monotonic() < patience_s:
+        time.sleep(0.01)
+    lines = out.read_text(encoding="utf-8").splitlines()
+    own = [line.rpartition("/jetraft/")[2] for line in lines if "/jetraft/" in line or line.startswith("<attrs")]
     return [line for line in own if "trio" not in line]
 
 
