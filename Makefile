@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -210,6 +210,10 @@ docs: setup      ## write the pages that are made from tables (docs/configuratio
 	$(BIN)/python tools/gen_compatibility.py
 	$(BIN)/python tools/gen_logs.py
 	$(BIN)/python tools/gen_board.py
+
+docs-site: setup ## the documentation as pages for a browser, in build/site; fails on a link that leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 clean:           ## remove what was built; .venv and stores stay
 	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
