@@ -171,7 +171,7 @@ requirements: setup ## write deploy/requirements: the versions of deploy/constra
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 		| $(LOCK) deploy/requirements/build.txt -
-	$(LOCK) deploy/requirements/server.txt pyproject.toml
+	$(LOCK) deploy/requirements/server.txt --extra cli pyproject.toml
 	$(LOCK) deploy/requirements/spark.txt --extra spark src/pyspark-jetstream/pyproject.toml
 
 $(BIN)/pip:

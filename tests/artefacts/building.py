@@ -27,6 +27,7 @@ DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
 FOLDERS: Final = ("api", "cluster", "raft", "store")
 OF_THE_SERVER: Final = ("cython", "installer", "build", "server")
 COMPILED_HERE: Final = "_chunks"  # it includes a header of ours
+OF_THE_IMAGE: Final = ({"extra": ""}, {"extra": "cli"})  # what deploy/requirements/server.txt is made of
 SDIST_S: Final = 300.0
 
 
@@ -137,8 +138,8 @@ def build_context(directory: Path) -> Path:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).symlink_to(ROOT / name)
     needed = map(Requirement, distribution("jetraft").requires or ())
-    plain = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-    fill_deploy(directory / "deploy", {"server.txt": closure(plain).values(), "build.txt": building()})
+    given = [one for one in needed if one.marker is None or any(map(one.marker.evaluate, OF_THE_IMAGE))]
+    fill_deploy(directory / "deploy", {"server.txt": closure(given).values(), "build.txt": building()})
     return directory
 
 

@@ -48,7 +48,7 @@ def test_every_step_of_the_server_is_carried_out_but_those_that_change_the_base(
 def test_the_image_of_the_server_has_its_own_packages_and_no_installer(artefacts: Artefacts) -> None:
     (site,) = (artefacts.stage("server") / "opt" / "jetraft" / "lib").glob("python3*/site-packages")
     packages = {path.name for path in site.iterdir()}
-    assert {"jetraft", "pyspark_jetstream", "trio"} <= packages
+    assert {"jetraft", "pyspark_jetstream", "trio", "nats", "rich", "typer"} <= packages, "the command line works in it"
     assert not packages & {"pip", "setuptools", "Cython", "pyarrow"}
     assert list(site.glob("jetraft/**/*.classes")), "the step that prepares the first start has run"
     assert (artefacts.stage("server") / "etc" / "jetraft" / "node.conf").is_file()

@@ -222,7 +222,7 @@ def test_every_package_of_the_images_has_one_version_and_its_hashes() -> None:
     of_spark = [*source["project"]["dependencies"], *source["project"]["optional-dependencies"]["spark"]]
     wanted = {
         "build": server["build-system"]["requires"],
-        "server": server["project"]["dependencies"],
+        "server": [*server["project"]["dependencies"], *server["project"]["optional-dependencies"]["cli"]],
         "spark": of_spark,
     }
     for name, requirements in wanted.items():
