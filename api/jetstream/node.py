@@ -55,6 +55,7 @@ from jetraft.store.model.steady import SteadyClock
 if TYPE_CHECKING:
     from jetraft.api.jetstream.dashboard import DashboardLists
     from jetraft.api.jetstream.prompt_gets import PromptCalls
+    from jetraft.cluster.upkeep.drain import Drain, DrainStatistics
     from jetraft.cluster.upkeep.retreat import Retreat
     from jetraft.raft.group import Group
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
@@ -91,6 +92,11 @@ class JetStreamSetting:
     legacy_api: bool = False
     feature_level: int = LEVEL
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
+
+
+def is_handed(group: "Group") -> bool:
+    """Whether a transfer of the group's leadership to another node runs."""
+    return not group.core.accepts_proposals
 
 
 def store_limits_of(options: JetStreamOptions) -> dict[StorageType, int]:
@@ -181,7 +187,8 @@ class JetStreamNode:
     ) -> None:
         self._setting = setting
         self._mesh = mesh
-        self._handing_over: HandingOver[Group] = HandingOver(lambda group: not group.core.accepts_proposals)
+        self._handing_over: HandingOver[Group] = HandingOver(is_handed)
+        self._drain: Drain[Group] | None = None  # where an operator has asked for it
         self._retreat: Retreat | None = None  # where leaders move away from a node that does not reach its hub
         self._reactor = reactor
         self._clock = clock
@@ -324,6 +331,16 @@ class JetStreamNode:
         is_running = self._handing_over.step(self.manager.groups.values())
         self._reactor.end_turn()
         return is_running or self.node.is_waited_for
+
+    def drain(self, *, wanted: bool, anew: bool) -> "DrainStatistics":
+        """Let other nodes lead all that can be handed over, some of it now; or lead as ever."""
+        if self._drain is None:
+            from jetraft.cluster.upkeep.drain import Drain  # noqa: PLC0415  few servers are asked
+
+            self._drain = Drain(clock=self._clock, groups=self.manager.groups.values, is_handed=is_handed)
+        left = self._drain.look(anew=anew) if wanted else self._drain.end()
+        self._reactor.end_turn()
+        return left
 
     def retreat(self, accounts: frozenset[str]) -> None:
         """Let other nodes lead the streams of these accounts, and of no others."""

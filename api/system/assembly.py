@@ -57,7 +57,12 @@ class SystemAccount:
         requests = SystemRequests(
             head=head,
             answers=Answers(pages=pages, sessions=sessions, events=events),
-            control=Control(sessions=sessions, plane=reactor.plane, reload_configuration=reload_configuration),
+            control=Control(
+                sessions=sessions,
+                plane=reactor.plane,
+                reload_configuration=reload_configuration,
+                jetstream=pages.jetstream,
+            ),
             accounts=accounts,
             new_outbox=outboxes,
             system=options.system_account,

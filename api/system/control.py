@@ -1,6 +1,12 @@
-"""Requests that change something on this server: KICK and LDM of one connection, and RELOAD."""
+"""Requests that change something on this server: KICK and LDM of one connection, RELOAD and DRAIN.
 
+DRAIN is ours: nats-server has no such request, and there nothing answers it.
+"""
+
+import os
+import signal
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -9,7 +15,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.table import ReloadError
 from jetraft.api.session import Sessions
-from jetraft.store.model.fields import UINT64, wire
+from jetraft.store.model.fields import FLAG, UINT64, wire
 from jetraft.store.model.gojson import Object
 
 
@@ -20,6 +26,15 @@ class ClientRequest:
     cid: int = wire(UINT64, 0)
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class DrainRequest:
+    """What DRAIN should do; without any of these it goes on with a drain."""
+
+    begin: bool = wire(FLAG, default=False)  # forget what was handed back during an earlier drain
+    end: bool = wire(FLAG, default=False)  # lead as ever
+    lame_duck: bool = wire(FLAG, default=False)  # as SIGUSR2: send clients elsewhere, then end the process
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Control:
     """Carries them out."""
@@ -27,6 +42,7 @@ class Control:
     sessions: Sessions
     plane: Plane
     reload_configuration: Callable[[], None]  # raises ReloadError
+    jetstream: Any  # JetStreamNode, or None where it is not enabled
 
     def kick(self, pairs: Object) -> None:
         """Close a connection. Raises ArgumentError, PageError."""
@@ -49,3 +65,12 @@ class Control:
             self.reload_configuration()
         except ReloadError as error:
             raise PageError(str(error)) from error
+
+    def drain(self, pairs: Object) -> dict[str, Any]:
+        """Let other servers lead what this one leads; returns what is left. Raises ArgumentError, PageError."""
+        wanted = from_pairs(DrainRequest, pairs, "DrainReq")
+        if wanted.lame_duck:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        if self.jetstream is None:
+            return {"draining": False, "led": 0, "leaderless": 0, "alone": 0}
+        return attrs.asdict(self.jetstream.drain(wanted=not wanted.end, anew=wanted.begin))

@@ -35,7 +35,7 @@ ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 BAD_REQUEST, TOO_MANY, FAILED = 400, 429, 500
 USER_INFO: Final = "$SYS.REQ.USER.INFO"
 PING: Final = "$SYS.REQ.SERVER.PING"
-CONTROLS: Final = ("KICK", "LDM", "RELOAD")
+CONTROLS: Final = ("KICK", "LDM", "RELOAD", "DRAIN")
 
 log = logging.getLogger(__name__)
 Document = dict[str, Any]
@@ -193,7 +193,7 @@ class SystemRequests:
         page = words[-1] if asked.subject != PING else "STATSZ"
         if page == "IDZ":
             return self.head.short()
-        control = {"KICK": self.control.kick, "LDM": self.control.ldm, "RELOAD": self.control.reload}.get(page)
+        control = self._control(page)
         go_name = self._go_name(page, of_account=words[2] == "ACCOUNT")
         pairs = pairs_of(asked.payload, go_name)
         if control is not None:
@@ -201,6 +201,11 @@ class SystemRequests:
         if page != "CONNS" and not self._is_meant(pairs, go_name):
             raise NoAnswerError
         return self._page(asked, page, pairs)
+
+    def _control(self, page: str) -> Callable[[Object], Document | None] | None:
+        """What changes something, by the last word of its subject."""
+        control = self.control
+        return {"KICK": control.kick, "LDM": control.ldm, "RELOAD": control.reload, "DRAIN": control.drain}.get(page)
 
     def _page(self, asked: SystemRequest, page: str, pairs: Object) -> Made:
         words = asked.subject.split(".")
@@ -234,13 +239,13 @@ class SystemRequests:
             domain=self.head.domain,
         )
 
-    def _controlled(self, control: Callable[[Object], None], pairs: Object) -> Document:
-        """Carry out a request that changes something; errors have no data, as it has none."""
+    def _controlled(self, control: Callable[[Object], Document | None], pairs: Object) -> Document:
+        """Carry out a request that changes something; errors have no data, as most of them have none."""
         try:
-            control(pairs)
+            data = control(pairs)
         except PageError as error:
             return {"server": self.head.next(), **error_of(FAILED, str(error))}
-        return {"server": self.head.next()}
+        return {"server": self.head.next(), **({} if data is None else {"data": data})}
 
     def _data(self, data: Made) -> Made:
         if isinstance(data, Generator):

@@ -20,13 +20,17 @@ from nats.aio.msg import Msg
 from jetraft.api.cli.client.contexts import without_secrets
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 from jetraft.api.cli.client.login import ClientLogin, check_files
-from jetraft.api.cli.client.output import Printer, clean
+from jetraft.api.cli.client.output import Printer, clean, note
 
 T = TypeVar("T")
 CLOSE_TIMEOUT_S: Final = 5.0
 PAGES_MAX: Final = 100_000  # of a list, so that a wrong total ends
 REFUSED: Final = ("permissions violation",)
 LOGIN_REFUSED: Final = ("authorization violation", "authentication", "user authentication expired")
+
+
+class NoResponderError(CommandError):
+    """Nothing has subscribed to the subject of a request."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -61,37 +65,54 @@ class CommandConnection:
             with suppress(asyncio.CancelledError, Exception):
                 await task
 
-    async def request(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Msg:
-        """One answer. Raises CommandError."""
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: dict[str, str] | None = None,
+        *,
+        timeout_s: float | None = None,
+        advice: str = "`jetraft server report` shows what has no leader; --timeout waits longer",
+    ) -> Msg:
+        """One answer, within `timeout_s` or the user's time. Raises CommandError; without one it has `advice`."""
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
         try:
-            return await self.unless_refused(self.nc.request(subject, payload, self.timeout_s, headers=headers))
+            return await self.unless_refused(self.nc.request(subject, payload, wait_s, headers=headers))
         except nats.errors.NoRespondersError:
-            raise CommandError(f"no responder on {clean(subject)}: {self._advice(subject)}") from None
+            raise NoResponderError(f"no responder on {clean(subject)}: {self._advice(subject)}") from None
         except (nats.errors.TimeoutError, TimeoutError):
-            raise CommandError(
-                f"no answer on {clean(subject)} within {self.timeout_s:g}s: `jetraft server report` shows what has no"
-                " leader; --timeout waits longer"
-            ) from None
+            raise CommandError(f"no answer on {clean(subject)} within {wait_s:g}s: {advice}") from None
         except (nats.errors.Error, ValueError) as error:
             raise CommandError(f"{clean(subject)}: {clean(str(error)).removeprefix('nats: ')}") from None
 
-    async def api(self, subject: str, body: Any = None) -> dict[str, Any]:
-        """The answer of a JetStream request; `subject` without $JS.API. Raises CommandError, AnsweredError."""
-        answer = await self.request(f"{self.login.api}.{subject}", b"" if body is None else json.dumps(body).encode())
+    async def api(self, subject: str, body: Any = None, **waiting: Any) -> dict[str, Any]:
+        """The answer of a JetStream request; `subject` without $JS.API. Raises CommandError, AnsweredError.
+
+        `waiting` has `timeout_s` and `advice` of `request`.
+        """
+        payload = b"" if body is None else json.dumps(body).encode()
+        answer = await self.request(f"{self.login.api}.{subject}", payload, **waiting)
         found = parsed(answer.data)
         if isinstance(found.get("error"), dict):
             raise AnsweredError(found["error"])
         return found
 
     async def pages(self, subject: str, key: str, body: dict[str, Any] | None = None) -> list[Any]:
-        """All pages of a list; `key` names the list in an answer. Raises CommandError."""
+        """All pages of a list; `key` names the list in an answer. Raises CommandError.
+
+        What has no leader to answer for it has a place in a page all the same, and is named in a line of its own.
+        """
         found: list[Any] = []
+        silent: list[str] = []
         for _ in range(PAGES_MAX):
-            page = await self.api(subject, {**(body or {}), "offset": len(found)})
-            items = page.get(key) or []
+            page = await self.api(subject, {**(body or {}), "offset": len(found) + len(silent)})
+            items, missing = page.get(key) or [], page.get("missing") or []
             found += items
-            if not items or len(found) >= int(page.get("total", 0)):
+            silent += map(str, missing)
+            if not (items or missing) or len(found) + len(silent) >= int(page.get("total", 0)):
                 break
+        if silent:
+            note(f"no leader answers for {', '.join(silent)}: `jetraft server health` shows which servers are away")
         return found
 
     def _advice(self, subject: str) -> str:

@@ -12,6 +12,7 @@ ADVICE: Final = {
     10023: "the limits of the account or of the servers leave no room: `jetraft account info` shows them",
     10037: "`jetraft stream get STREAM --last-for SUBJECT` gets the newest message of a subject",
     10039: "log in to an account that has JetStream (--user, --creds, --context)",
+    10044: "`jetraft server report` shows the members of the metadata group",
     10047: "raise max_file_store or max_mem_store of the servers, or store less",
     10058: "`jetraft stream edit` changes a stream that exists",
     10059: "`jetraft stream ls` lists the streams of the account",

@@ -102,12 +102,18 @@ class Printer:
                     self.line(f"  {key + ':':<22} {text}")
 
 
+def note(text: str) -> None:
+    """A line beside the result, on the standard error stream."""
+    sys.stdout.flush()
+    sys.stderr.write(f"jetraft: {clean(text)}\n")
+
+
 def confirm(question: str, *, force: bool) -> None:
     """Ask on the terminal. Raises CommandError when the answer is no, or when there is no terminal and no --force."""
     if force:
         return
     if not sys.stdin.isatty():
-        raise CommandError("this needs a confirmation and there is no terminal to ask on: add --force")
+        raise CommandError("this needs a confirmation and there is no terminal to ask on: add --force (or --yes)")
     sys.stderr.write(f"{clean(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -1,24 +1,33 @@
-"""`jetraft server`: shows the servers of a cluster and their health, moves leadership, removes members.
+"""`jetraft server`: shows the servers of a cluster and their health, moves leadership, drains and removes members.
 
-All but `step-down` and `remove` are requests of a user of the system account, or pages of monitoring ports.
+All are requests of a user of the system account; those that only show something also read pages of monitoring ports.
 """
 
+import asyncio
+import json
+import time
 from typing import Annotated, Any, Final
 
+import attrs
 import typer
 
-from jetraft.api.cli.client.connection import CommandConnection
-from jetraft.api.cli.client.errors import CommandError
+from jetraft.api.cli.client.connection import CommandConnection, NoResponderError, parsed
+from jetraft.api.cli.client.errors import CommandError, UsageError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.output import confirm
+from jetraft.api.cli.client.progress import bars
 from jetraft.api.cli.client.streams import Force, replica_text
 from jetraft.api.cli.client.system_pages import Monitor, ServerPage, system_pages
-from jetraft.api.cli.client.units import shown_count, shown_size, since
+from jetraft.api.cli.client.units import counted, duration_ns, shown_count, shown_size, since
 
 GROUP: Final = CommandGroup.of(
     "server", "Servers: list, show, check, move leadership; for the system account, or by --monitor."
 )
 main: Final = GROUP.main
+REMOVE_S: Final = 30.0  # a server that is away is given 4.4 s, and replicas move meanwhile
+NOT_REMOVED: Final = "`jetraft server report` shows whether it is still a member; then repeat this"
+DRAIN_POLL_S: Final = 0.05  # each question hands 32 groups over, which takes some 20 ms
+ACCOUNTS_MAX: Final = 100_000  # of a page
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="name of the server")]
 
 
@@ -84,9 +93,9 @@ async def info(at: CommandConnection, member: Server, monitor: Monitor = None) -
     )
 
 
-async def named(at: CommandConnection, server: str, monitor: str | None) -> list[ServerPage]:
+async def named(at: CommandConnection, server: str, monitor: str | None, page: str = "VARZ") -> list[ServerPage]:
     """The page of the server with that name, alone. Raises CommandError."""
-    found = [each for each in await system_pages(at, "VARZ", monitor=monitor) if each.name == server]
+    found = [each for each in await system_pages(at, page, monitor=monitor) if each.name == server]
     if not found:
         raise CommandError(f"no server {server} answers: `jetraft server ls` lists those that do")
     return found[:1]
@@ -146,9 +155,121 @@ async def step_down(at: CommandConnection, force: Force = False) -> None:
     at.out.line("the leader of the metadata group stepped down", {"success": True})
 
 
-@GROUP.command("remove", "server remove n4 --force")
+@GROUP.command("remove", "server remove n4", "server remove n4 --yes --json")
 async def remove(at: CommandConnection, member: Server, force: Force = False) -> None:
-    """Remove a server that will not come back; its replicas are placed elsewhere."""
-    confirm(f"Remove server {member} from the cluster? It must not come back.", force=force)
-    await at.api("SERVER.REMOVE", {"peer": member})
-    at.out.line(f"removed server {member}", {"server": member, "removed": True})
+    """Remove a server from the cluster, whether it runs or not; its replicas are placed on the other servers.
+
+    Says which streams keep a replica there, because no other server can take it.
+    """
+    before = await replicas_on(at, member)
+    confirm(f"Remove server {member} from the cluster? {before.question}", force=force)
+    wait_s = max(at.timeout_s, REMOVE_S)
+    await at.api("SERVER.REMOVE", {"peer": member}, timeout_s=wait_s, advice=NOT_REMOVED)
+    left = await replicas_on(at, member)
+    places = [{"account": account, "stream": stream} for account, stream in left.streams]
+    at.out.line(f"removed server {member}", {"server": member, "removed": True, "streams_left": places})
+    if places and not at.out.as_json:
+        names = ", ".join(f"{account} > {stream}" for account, stream in left.streams)
+        at.out.line(
+            f"no other server can take a replica of {names}: add a server, or lower --replicas with"
+            " `jetraft stream edit`"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Holdings:
+    """What is known of a server before it goes."""
+
+    runs: bool
+    streams: list[tuple[str, str]]  # accounts and names of the streams with a replica there
+
+    @property
+    def question(self) -> str:
+        """The facts, for a person who decides."""
+        state = "It runs" if self.runs else "It does not answer"
+        return f"{state}, and has replicas of {counted(len(self.streams), 'stream')}."
+
+
+async def replicas_on(at: CommandConnection, member: str) -> Holdings:
+    """Which streams have a replica on a server, by their leaders. Raises CommandError."""
+    pages = await system_pages(at, "JSZ", {"streams": True, "stream_leader_only": True, "limit": ACCOUNTS_MAX})
+    if not any(page.data.get("meta_cluster") for page in pages):
+        raise CommandError("this server is in no cluster with JetStream: there is nothing to remove")
+    found = set()
+    for page in pages:
+        for account in page.data.get("account_details") or ():
+            for stream in account.get("stream_detail") or ():
+                cluster = stream.get("cluster") or {}
+                peers = [cluster.get("leader"), *(each.get("name") for each in cluster.get("replicas") or ())]
+                if member in peers:
+                    found.add((str(account.get("name")), str(stream.get("name"))))
+    return Holdings(runs=any(each.name == member for each in pages), streams=sorted(found))
+
+
+@GROUP.command(
+    "drain",
+    "server drain n1",
+    "server drain n1 --wait 5m --json",
+    "server drain n1 --lame-duck --yes",
+    "server drain n1 --end",
+)
+async def drain(
+    at: CommandConnection,
+    member: Server,
+    wait: Annotated[str, typer.Option("--wait", metavar="DURATION", help="how long it may take")] = "1m",
+    lame_duck: Annotated[
+        bool, typer.Option("--lame-duck", help="then send its clients to other servers, and end it")
+    ] = False,
+    end: Annotated[bool, typer.Option("--end", help="end a drain: the server may lead again")] = False,
+    force: Force = False,
+) -> None:
+    """Hand all that a server leads to other servers, before its maintenance; ends when it leads nothing.
+
+    It stands back in elections from then on, until --end or a restart. Streams whose only replica it has stay there.
+    """
+    if end and lame_duck:
+        raise UsageError("--end and --lame-duck exclude each other")
+    wait_s = duration_ns(wait) / 1e9
+    (found,) = await named(at, member, None, page="")
+    subject = f"$SYS.REQ.SERVER.{found.server['id']}.DRAIN"
+    if end:
+        left = await drained(at, subject, member, {"end": True})
+        at.out.line(f"server {member} may lead again", {"server": member} | left)
+        return
+    if lame_duck:
+        confirm(f"End server {member} after its leaderships and clients have moved?", force=force)
+    left = await drained(at, subject, member, {"begin": True})
+    total, until_s = left["led"], time.monotonic() + wait_s
+    with bars(f"draining {member}", total=total, shown=not at.out.as_json) as (bar,):
+        while rest := left["led"] + left["leaderless"]:
+            if time.monotonic() > until_s:
+                raise CommandError(
+                    f"server {member} leads {left['led']:,} groups that other servers have, and"
+                    f" {left['leaderless']:,} have no leader:"
+                    " `jetraft server health` shows which servers are away; --wait waits longer"
+                )
+            await asyncio.sleep(DRAIN_POLL_S)
+            left = await drained(at, subject, member, {})
+            total = max(total, rest)
+            bar.at(total - rest, total)
+    if lame_duck:
+        left = await drained(at, subject, member, {"lame_duck": True})
+    alone = f"; groups that have no other member stay: {left['alone']:,}" if left["alone"] else ""
+    ends = ", and ends when its clients have moved" if lame_duck else ""
+    at.out.line(
+        f"server {member} leads nothing that others can lead{alone}{ends}",
+        {"server": member, "handed_over": total} | left | {"lame_duck": lame_duck},
+    )
+
+
+async def drained(at: CommandConnection, subject: str, member: str, body: dict[str, bool]) -> dict[str, Any]:
+    """What is left to hand over. Raises CommandError."""
+    try:
+        answer = parsed((await at.request(subject, json.dumps(body).encode())).data)
+    except NoResponderError:
+        raise CommandError(f"server {member} knows no drain: send it SIGUSR2, or upgrade it") from None
+    data = answer.get("data")
+    if not isinstance(data, dict):
+        error = answer.get("error") or {}
+        raise CommandError(f"server {member}: {error.get('description', 'the drain was refused')}")
+    return data

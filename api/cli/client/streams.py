@@ -25,7 +25,7 @@ from jetraft.api.cli.client.units import (
 GROUP: Final = CommandGroup.of("stream", "Streams: list, show, create, change, empty, read.")
 main: Final = GROUP.main
 Stream = Annotated[str, typer.Argument(metavar="STREAM", help="name of the stream")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="do not ask")]
+Force = Annotated[bool, typer.Option("--force", "-f", "--yes", "-y", help="do not ask")]
 File = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="JSON of a configuration to start from")]
 PAGE: Final = 10  # messages of `view`
 NO_MESSAGE: Final = 10037  # JSNoMessageFoundErr

@@ -112,6 +112,11 @@ def shown_count(count: Any) -> str:
     return "unlimited" if count < 0 else f"{count:,}"
 
 
+def counted(count: int, word: str) -> str:
+    """A number of things, in the singular or the plural."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def shown_time(text: Any) -> str:
     """A time of the API to the second, in UTC; never, for Go's zero time."""
     if not isinstance(text, str) or not text or text.startswith("0001-"):

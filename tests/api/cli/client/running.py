@@ -2,14 +2,22 @@
 
 import contextlib
 import io
+import os
+import pty
 import re
 import shlex
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from jetraft.api.cli.main import COMMANDS, command
+from tests.harness.patience import PATIENCE_S
+from tests.harness.server import environment as server_environment
 
 GROUPS: Final = {name: module for name, module in COMMANDS.items() if ".client." in module}
 CONSOLE: Final = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -54,13 +62,31 @@ def run(*words: str, given: str = "") -> Done:
 
 @contextlib.contextmanager
 def _stdin(text: str) -> Any:
-    import sys  # noqa: PLC0415  only here
-
     before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
     try:
         yield
     finally:
         sys.stdin = before
+
+
+def on_terminal(*words: str, typed: str = "", environment: Mapping[str, str] | None = None) -> Done:
+    """Run it in a process of its own, on a terminal on which that is typed; `err` has what the terminal shows."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(ours, (40, 120))
+    env = {**os.environ, **server_environment("jetraft"), "TERM": "xterm-256color", **(environment or {})}
+    command = [sys.executable, "-m", "jetraft", *words]
+    with subprocess.Popen(command, env=env, stdin=its, stdout=subprocess.PIPE, stderr=its) as process:
+        os.close(its)
+        os.write(ours, typed.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while more := os.read(ours, 65_536):
+                shown += more
+        assert process.stdout is not None
+        out = process.stdout.read().decode()
+        status = process.wait(PATIENCE_S)
+    os.close(ours)
+    return Done(status, out, shown.decode(errors="replace"))
 
 
 @attrs.frozen

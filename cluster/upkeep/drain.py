@@ -1,0 +1,90 @@
+"""Lets other nodes lead all that this node leads, at the request of an operator (`jetraft server drain`).
+
+The operator asks again until nothing is left: each question hands some groups over and answers how many there are. From
+the first one until the drain ends this node also stands back in elections (`Group.prefer_others`): it leads again where
+no other member can, so nothing is without a leader because of a drain. A restart ends it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+import attrs
+
+from jetraft.raft.transfer_candidates import Handed, HandingOver
+from jetraft.store.model.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jetraft.store.model.clock import Clock
+
+AGAIN_NS: Final = 10 * NS_PER_S  # a member that handed a group back may take it now
+
+
+class DrainedGroup(Handed, Protocol):
+    """The group as a drain looks at it; raft.group.Group has this."""
+
+    def prefer_others(self, *, wanted: bool) -> None:
+        """Whether other members stand first in elections."""
+
+
+G = TypeVar("G", bound=DrainedGroup)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DrainStatistics:
+    """A snapshot."""
+
+    draining: bool
+    led: int  # groups that this node leads and another one could
+    leaderless: int  # groups that another one could lead, and this node knows none that does
+    alone: int  # groups that have no other member: nothing can be handed over
+
+
+class Drain(Generic[G]):
+    """See the module. `groups` gives those that run here, `is_handed` says whether a transfer of one runs."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        groups: Callable[[], Iterable[G]],
+        is_handed: Callable[[G], bool],
+    ) -> None:
+        self._clock = clock
+        self._groups = groups
+        self._is_handed = is_handed
+        self._handing_over: HandingOver[G] = HandingOver(is_handed)
+        self._began_ns = 0
+        self.draining = False
+
+    def look(self, *, anew: bool = False) -> DrainStatistics:
+        """Begin, or go on: hand over what can be handed over now. `anew`: also what was handed back before."""
+        now_ns, groups = self._clock.mono_ns(), list(self._groups())
+        if anew or not self.draining or now_ns >= self._began_ns + AGAIN_NS:
+            self._handing_over, self._began_ns = HandingOver(self._is_handed), now_ns
+        self.draining = True
+        for group in groups:
+            group.prefer_others(wanted=len(group.configuration.members) > 1)
+        self._handing_over.step(groups)
+        return self.statistics()
+
+    def end(self) -> DrainStatistics:
+        """Stand in elections as ever; what others lead stays with them."""
+        if self.draining:
+            for group in self._groups():
+                group.prefer_others(wanted=False)
+        self.draining = False
+        return self.statistics()
+
+    def statistics(self) -> DrainStatistics:
+        """Figures for the operator."""
+        groups = list(self._groups())
+        shared = [group for group in groups if len(group.configuration.members) > 1]
+        return DrainStatistics(
+            draining=self.draining,
+            led=sum(group.is_leader for group in shared),
+            leaderless=sum(group.leader is None for group in shared),
+            alone=len(groups) - len(shared),
+        )
