@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def calls_of(directory: Path, publishes: int, replicas: int) -> dict[str, list[str]]:
-    """`file:line name` of each call of a node's own code while it takes these publishes, one after the other, by its role."""
+    """`file:line name` of each call of a node's own code during these publishes, one after the other, by its role."""
     launcher = directory / "server.py"
     launcher.write_text(SERVER, encoding="utf-8")
     os.environ["JETRAFT_SERVER_CMD"] = f"{sys.executable} {launcher}"
