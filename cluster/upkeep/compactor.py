@@ -236,13 +236,14 @@ class Compactor:
         """Put the new file in place; False when the block has changed meanwhile or is being fetched."""
         if not group.change_blocks(lambda: log.upkeep.exchange(compacted)):
             return False
-        log.upkeep.forget_erasures(plan.block, plan.erasures)
         self._rewritten += 1
         self._gained += compacted.bytes_gained
         try:
             await run_blocking(partial(sync_directory, log.place.disk, compacted.source.path.parent))
         except OSError as error:
             log.upkeep.directory_sync_failed(error)
+        else:  # before, a power cut may bring the old file back, and the ledger must know what is in it
+            log.upkeep.forget_erasures(plan.block, plan.erasures)
         return True
 
     def _put_off(self, work: _Work, plans: Sequence[Plan]) -> None:

@@ -370,6 +370,18 @@ async def test_a_directory_that_could_not_be_fsynced_after_an_exchange_is_a_fail
     assert lab.compactor.statistics().blocks_rewritten == 1
 
 
+async def test_an_erasure_is_not_settled_by_a_file_that_a_power_cut_may_take_back(autojump: object) -> None:
+    lab = lab_of_secrets("private.subject")
+    lab.erase(2)
+    lab.disk.refused = "directory"
+    for _ in range(12):
+        if lab.replica.log.failed is None:
+            await lab.look()
+    assert lab.compactor.statistics().blocks_rewritten == 1
+    assert isinstance(lab.replica.log.failed, OSError)
+    assert lab.replica.log.upkeep.erased_in
+
+
 async def test_blocks_that_must_not_be_dropped_now_are_dropped_later(autojump: object) -> None:
     lab = Lab()
     lab.shell.group.held = True
