@@ -27,6 +27,7 @@ import attrs
 
 from jetraft.store.disk.files import TMP_SUFFIX
 from jetraft.store.disk.io import Batch, Disk, outcome_of
+from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.file import Head, pack_batch, pack_head
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.reading import read_both
@@ -153,6 +154,12 @@ class Ledger:
     def values(self) -> dict[str, bytes]:
         """The node's own small values, by name."""
         return self._state.values
+
+    def erased_in(self, key: GroupKey) -> frozenset[int]:
+        """The serials of a group's blocks that still have the subject of something that was erased."""
+        name = ledger_records.erased_name(key)
+        older = ledger_records.erased_serials(self._state.values.get(name))
+        return older.union(self._state.erased.get(name, ()))
 
     def state(self, key: GroupKey) -> GroupState | None:
         """The durable state of a group; None when nothing is recorded."""

@@ -16,14 +16,14 @@ acknowledged.
     replaced          the whole state: of a log copied from another member, or from a store of an older format
     noted             the group may rely on a log of this node that is gone
     removed           the group has left this node
-    value             a small value of the node itself, by name; and of a group, which blocks have the subject of
-                      something that was erased
+    value             a small value of the node itself, by name; and one for each block of a group that has the subject
+                      of something that was erased
 
 Source of the idea: metadata kept apart from the entries that it describes (Protocol-Aware Recovery, FAST'18); a
 journal of facts about files (RocksDB's and LevelDB's MANIFEST).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -120,6 +120,7 @@ class NodeState:
 
     groups: dict[GroupKey, GroupState] = attrs.Factory(dict)
     values: dict[str, bytes] = attrs.Factory(dict)
+    erased: dict[str, set[int]] = attrs.Factory(dict)  # `erased_name` -> serials of blocks
 
     def apply(self, record: bytes) -> None:
         """Apply one record. Raises ValueError when it is malformed."""
@@ -127,27 +128,48 @@ class NodeState:
             kind, *fields = msgpack.unpackb(record)
             if kind == _VALUE:
                 name, content = fields
-                if content is None:
-                    self.values.pop(str(name), None)
-                else:
-                    self.values[str(name)] = _bytes(content)
+                self._set_value(str(name), None if content is None else _bytes(content))
                 return
             group_id, incarnation, *rest = fields
             key = GroupId(str(group_id)), int(incarnation)
             if kind == _REMOVED:
                 self.groups.pop(key, None)
                 self.values.pop(erased_name(key), None)
+                self.erased.pop(erased_name(key), None)
             else:
                 self.groups[key] = _applied(self.groups.get(key, GroupState()), kind, rest)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"malformed ledger record: {error}") from error
 
+    def _set_value(self, name: str, content: bytes | None) -> None:
+        group, _, serial = name.rpartition("/")
+        if group.startswith(_ERASED) and serial.isascii() and serial.isdigit():
+            serials = self.erased.setdefault(group, set())
+            if content is None:
+                serials.discard(int(serial))
+            else:
+                serials.add(int(serial))
+            if not serials:
+                del self.erased[group]
+        elif content is None:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = content
+
     def records(self) -> Iterable[bytes]:
-        """Records that add up to this state."""
+        """Records that add up to this state, without erasures in blocks that are gone."""
         for name, content in sorted(self.values.items()):
             yield value(name, content)
         for key, state in sorted(self.groups.items()):
             yield replaced(key, state)
+            serials = self.erased.get(erased_name(key), ())
+            if not serials:
+                continue
+            born_serials = {block.serial for block in state.births}
+            newest = max(born_serials, default=0)  # one above it may be about to be born
+            for serial in sorted(serials):
+                if serial in born_serials or serial > newest:
+                    yield erased(key, serial)
 
 
 def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
@@ -249,18 +271,20 @@ def value(name: str, content: bytes | None) -> bytes:
 
 
 def erased_name(key: GroupKey) -> str:
-    """The value that has the blocks of a group in which something was erased whose subject is still there."""
+    """Begins the names of the values of a group's blocks; alone, it is the one value that 0.1 wrote for all of them."""
     return f"{_ERASED}{key[0]}.{key[1]}"
 
 
-def erased(key: GroupKey, serials: Collection[int]) -> bytes:
-    """These are they. A value, which earlier versions pass over: to them it says nothing."""
-    packed: bytes = msgpack.packb(sorted(serials))
-    return value(erased_name(key), packed if serials else None)
+def erased(key: GroupKey, serial: int, *, is_so: bool = True) -> bytes:
+    """Something was erased in a block, and its subject is still there; or is not any more.
+
+    A value for each block: one for all of them would be written whole for each. Earlier versions pass over it.
+    """
+    return value(f"{erased_name(key)}/{serial}", b"" if is_so else None)
 
 
 def erased_serials(content: bytes | None) -> frozenset[int]:
-    """What `erased` has noted; nothing where there is none, or what it has is not to be read."""
+    """The serials in the one value for all blocks; nothing where there is none, or what it has is not to be read."""
     try:
         found = msgpack.unpackb(content or b"\x90")
         return frozenset(serial for serial in found if isinstance(serial, int))

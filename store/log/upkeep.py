@@ -33,6 +33,7 @@ class BlockUpkeep:
         "_dropped",
         "_durability",
         "_erasures",
+        "_has_older_note",
         "_reader",
         "_state",
         "_tail",
@@ -60,6 +61,8 @@ class BlockUpkeep:
         self._dropped = dropped  # every index that was ever dropped on purpose; only grows
         # Block -> how often a message was erased in it whose subject is still there. Most logs have none.
         self._erasures: dict[int, int] | None = self._noted_erasures()
+        # One value of the ledger says it of all blocks, as those before 0.2 did.
+        self._has_older_note = ledger_records.erased_name(state.place.key) in state.place.ledger.values
 
     @property
     def erased_in(self) -> frozenset[int]:
@@ -84,24 +87,28 @@ class BlockUpkeep:
             self._erasures = {}
         count = self._erasures[block] = self._erasures.get(block, 0) + 1
         if count == 1:
-            self._note_erasures()
+            self._note_erasures(block, is_so=True)
 
     def _noted_erasures(self) -> dict[int, int] | None:
         """What an earlier process has noted of these blocks."""
-        place = self._state.place
-        content = place.ledger.values.get(ledger_records.erased_name(place.key))
-        serials = ledger_records.erased_serials(content) if content is not None else ()
+        serials = self._state.place.ledger.erased_in(self._state.place.key)
         found = {number: 1 for number, file in self._reader.files.items() if file.head.serial in serials}
         return found or None
 
-    def _note_erasures(self) -> None:
-        """Have the ledger know the blocks, with its next batch: the restart in between applies the erasure again.
+    def _note_erasures(self, block: int, *, is_so: bool) -> None:
+        """Have the ledger know the block, with its next batch: the restart in between applies the erasure again.
 
         A checkpoint that stands for the erasure is recorded after that, so no start is without both.
         """
-        place, files = self._state.place, self._reader.files
-        serials = [files[number].head.serial for number in self.erased_in if number in files]
-        place.ledger.note(ledger_records.erased(place.key, serials))
+        ledger, key, files = self._state.place.ledger, self._state.place.key, self._reader.files
+        if self._has_older_note:  # its blocks get a note each before it goes
+            self._has_older_note = False
+            others = [files[other] for other in self.erased_in - {block} if other in files]
+            for file in others:
+                ledger.note(ledger_records.erased(key, file.head.serial))
+            ledger.note(ledger_records.value(ledger_records.erased_name(key), None))
+        if block in files:
+            ledger.note(ledger_records.erased(key, files[block].head.serial, is_so=is_so))
 
     def drop_copies(self) -> None:
         """See FileLog. A log that has failed drops them when the entry is applied again."""
@@ -161,8 +168,8 @@ class BlockUpkeep:
         self._dropped = self._state.write_queue.dropped = index_ranges.merged([*self._dropped, *gone])
         for block in blocks:
             self._damage.is_gone_from(block)
-            self._tail.remove(block)
             self._is_rid_of(block.number)
+            self._tail.remove(block)
         self._state.token += 1
 
     def compaction_source(self, number: int, index: int) -> Source | None:
@@ -207,7 +214,7 @@ class BlockUpkeep:
         """A block has nothing of what was erased any more."""
         if self._erasures is not None and self._erasures.pop(number, None) is not None:
             self._erasures = self._erasures or None
-            self._note_erasures()
+            self._note_erasures(number, is_so=False)
 
     def directory_sync_failed(self, error: OSError) -> None:
         """Fail the log because an fsync of its directory failed; final, like a failed fsync of a file.

@@ -505,3 +505,29 @@ def test_what_is_no_record_changes_nothing_and_what_is_one_holds_no_more_than_it
     for record in state.records():
         again.apply(record)
     assert again == state
+
+
+def test_a_rewriting_has_no_erasure_of_a_block_or_group_that_is_gone() -> None:
+    state = NodeState()
+    for serial, first_index in ((1, 1), (3, 10), (5, 20)):
+        state.apply(records.born(KEY, Born(serial, first_index, 1, 0)))
+    for serial in (1, 2, 3, 6):  # 2 was cut, 6 is not born yet
+        state.apply(records.erased(KEY, serial))
+    state.apply(records.erased(KEYS[1], 1))
+    again = NodeState()
+    for record in state.records():
+        again.apply(record)
+    assert again.groups == state.groups
+    assert again.erased == {records.erased_name(KEY): {1, 3, 6}}
+    again.apply(records.erased(KEY, 3, is_so=False))
+    assert again.erased == {records.erased_name(KEY): {1, 6}}
+    again.apply(records.removed(KEY))
+    assert again.erased == {}
+
+
+def test_a_value_with_a_name_like_that_of_an_erasure_is_a_value() -> None:
+    state = NodeState()
+    for name in ("erased/g.1", "erased/g.1/x", "erased/7", "erased/g.1/", "rows/7"):
+        state.apply(records.value(name, b"content"))
+        assert state.values[name] == b"content"
+    assert state.erased == {}
