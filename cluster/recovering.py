@@ -138,7 +138,7 @@ class Recovering:
         ledger = self._node_dir.ledger
         ages = without_lost(ledger.values.get(AGES_VALUE), [node_id_of(name) for name in members])
         with _told():
-            ledger.renew()
+            self._node_dir.renew_ledger()
             ledger.commit_now(ledger_records.value(AGES_VALUE, ages))
 
     def _begun(self) -> list[GroupKey]:

@@ -3,7 +3,7 @@
 All integers are little endian. A node's directory:
 
     ledger.0 ledger.1                  what must exist for each group, two copies: store/ledger/file.py
-    node.json                          the owner, for people and older servers; used only if the ledger is lost
+    node.json                          the owner, for people and older servers, and the number of the ledger
     groups/<id>.<incarnation>/         a group's log
 
 A group's directory:

@@ -10,6 +10,7 @@ missing or not sound. *Notes* are left by a crash and repaired by the next openi
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ from jetraft.store.inspection.sealed import SealedParts, look
 from jetraft.store.ledger import file, ledger, legacy
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
-from jetraft.store.ledger.node_dir import IDENTITY_VALUE
+from jetraft.store.ledger.node_dir import IDENTITY_NAME, IDENTITY_VALUE, ledger_named, ledger_number
 from jetraft.store.ledger.quarantine import GROUPS_NAME
 from jetraft.store.model import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
@@ -199,6 +200,10 @@ def _ledger(root: Path, damage: list[str]) -> NodeState:
     elif merged is not None and not merged.may_continue:
         lacking = sorted({*behind, *_torn(copies)})
         damage += [f"{name}: lacks records that the other copy has" for name in lacking]
+    with suppress(OSError):
+        named = ledger_named(_read(root / IDENTITY_NAME))
+        if merged is not None and named not in {"", ledger_number(merged.head.ledger)}:
+            damage.append(f"{IDENTITY_NAME}: names ledger {named}, and {ledger_number(merged.head.ledger)} is here")
     return state
 
 

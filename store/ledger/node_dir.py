@@ -1,7 +1,8 @@
 """The directory of one node's store: its owner, its lock, and a directory for each group.
 
     ledger.0, .1     the owner, and what must exist in the directory (store/ledger/ledger.py)
-    node.json        format version, node id, server name, cluster, for people and for servers of older formats
+    node.json        format version, node id, server name, cluster, for people and for servers of older formats; and
+                     which ledger is the directory's
     lock             held with flock while a process uses the directory, like the directory itself
     groups/<id>.<incarnation>/   a group's log, see store/frames/format.py
     trash/           deleted groups, being removed
@@ -39,6 +40,7 @@ IDENTITY_NAME: Final = "node.json"
 LOCK_NAME: Final = "lock"
 TRASH_NAME: Final = "trash"
 IDENTITY_VALUE: Final = "node"  # in the ledger
+LEDGER_FIELD: Final = "ledger"  # of node.json: the ledger's own number, 16 hexadecimal digits
 OLD_VALUES: Final = ("meta.record",)  # small files in format 2
 OLD_NOTED_FILE: Final = "memory-groups.json"
 
@@ -83,6 +85,7 @@ class NodeDir:
         lock_fds = _locked(disk, root)
         try:
             ledger = _open_ledger(disk, root, node_id_of(server_name))
+            _distrust_anothers(ledger, root)
             node_id = _claim(ledger, root, server_name=server_name, named=named, cluster=cluster)
         except BaseException:
             _unlock(disk, lock_fds)
@@ -93,6 +96,13 @@ class NodeDir:
         """Give the directory back."""
         self.ledger.close()
         _unlock(self.disk, self._lock_fds)
+
+    def renew_ledger(self) -> None:
+        """See Ledger.renew. Blocking. Raises OSError."""
+        self.ledger.renew()
+        content = self.ledger.values.get(IDENTITY_VALUE)
+        if content is not None:
+            _show(self.ledger, self.root, content)
 
     def value(self, name: str) -> SmallValue:
         """A small value of the node."""
@@ -260,6 +270,52 @@ def _open_ledger(disk: Disk, root: Path, node_id: NodeId) -> Ledger:
     return ledger
 
 
+def _distrust_anothers(ledger: Ledger, root: Path) -> None:
+    """Where the directory is another ledger's, nothing follows from this one's silence about the groups that are here.
+
+    Both copies were put there by mistake, or node.json was. So groups that this ledger knows are as it says, and of the
+    others it is recorded that something may be forgotten, before node.json names this ledger. Raises OSError.
+    """
+    named, number = _ledger_named(ledger.disk, root), ledger_number(ledger.identity)
+    if named in {"", number}:
+        return
+    unknown = [key for key in _groups(ledger.disk, root) if ledger.state(key) is None]
+    unknown = [key for key in unknown if not _is_of_format_2(ledger.disk, root, key)]
+    if not unknown:
+        return
+    log.error(
+        "%s: ledger %s is in this directory, which is ledger %s's: what was acknowledged in %d groups that it does not "
+        "know follows from their files alone. If the ledger was put there by mistake, put the right one back",
+        root,
+        number,
+        named,
+        len(unknown),
+    )
+    ledger.commit_now(*map(ledger_records.forgotten, unknown))
+
+
+def ledger_number(identity: int) -> str:
+    """The form in which node.json names a ledger."""
+    return f"{identity:016x}"
+
+
+def _ledger_named(disk: Disk, root: Path) -> str:
+    try:
+        return ledger_named(read_file(disk, root / IDENTITY_NAME))
+    except OSError:
+        return ""
+
+
+def ledger_named(content: bytes) -> str:
+    """The ledger that node.json names; empty where it names none, as earlier versions, or is not to be read."""
+    try:
+        found = orjson.loads(content)
+    except ValueError:
+        return ""
+    named = found.get(LEDGER_FIELD) if isinstance(found, dict) else None
+    return named if isinstance(named, str) else ""
+
+
 def _owner(state: NodeState) -> NodeId | None:
     """The node whose ledger it is; None when it does not say."""
     with suppress(StoreCorrupt):
@@ -322,7 +378,7 @@ def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster
         identity = {"format": FORMAT_VERSION, "node_id": owner, "server_name": name, "named": was_named}
         content = orjson.dumps(identity | {"cluster": cluster})
         ledger.commit_now(ledger_records.value(IDENTITY_VALUE, content))
-    _show(ledger.disk, root / IDENTITY_NAME, content)
+    _show(ledger, root, content)
     return owner
 
 
@@ -344,8 +400,10 @@ def _identity_from_files(disk: Disk, root: Path) -> tuple[NodeId, bool, str] | N
         return None
 
 
-def _show(disk: Disk, path: Path, content: bytes) -> None:
-    """Write for people, and for servers of older formats, whose directory it is. Nothing rests on it."""
+def _show(ledger: Ledger, root: Path, content: bytes) -> None:
+    """Write to node.json whose directory it is, and which ledger's. What fails is written at the next start."""
+    disk, path = ledger.disk, root / IDENTITY_NAME
+    content = orjson.dumps({**orjson.loads(content), LEDGER_FIELD: ledger_number(ledger.identity)})
     with suppress(OSError):
         if disk.exists(path) and read_file(disk, path) == content:
             return
@@ -354,8 +412,10 @@ def _show(disk: Disk, path: Path, content: bytes) -> None:
         batch = disk.batch()
         batch.truncate(fd, 0)
         batch.write(fd, [content], 0)
+        batch.sync(fd)
         batch.rename(bytes(temporary), bytes(path))
         try:
             disk.perform(batch)
         finally:
             disk.close_file(fd)
+        sync_directory(disk, root)

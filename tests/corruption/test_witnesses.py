@@ -21,12 +21,16 @@ pytestmark = pytest.mark.campaign
 PLAIN = tuple(it for it in Witness if it is not Witness.KEYS)
 BESIDE = {"lock", "emergency"}  # files that say nothing of what was acknowledged
 TOGETHER = 12  # combinations of two to four witnesses
-FOUND = [  # by the first run of all pairs
+FOUND = [
+    # by the first run of all pairs
     "ledger.0 older, ledger.1 older",
     "ledger.0 missing, ledger.1 older",
     "ledger.0 another's, ledger.1 another's",
     "ledger.0 another's, meta log missing",
     "ledger.0 another's, meta log older",
+    # by a run of all combinations of five with these copies of the ledger
+    "ledger.0 another's, ledger.1 another's, meta log older, checkpoints another's, blocks missing",
+    "ledger.0 another's, ledger.1 another's, meta log older, checkpoints missing, blocks empty",
 ]
 
 

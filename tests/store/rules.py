@@ -24,7 +24,7 @@ from jetraft.store.blocks.block import Block
 from jetraft.store.blocks.proofs import Proofs
 from jetraft.store.frames._frame import scan as scan_frames
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity
-from jetraft.store.ledger import legacy, reading
+from jetraft.store.ledger import legacy, node_dir, reading
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.log import erasure, opening, recovery, retained_checkpoints, scrub, tail, write_queue
@@ -38,7 +38,7 @@ from tests.cluster.upkeep import test_compactor, test_quarantine, test_sweeping
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.blocks import test_damage_scan
 from tests.store.disk import test_copies
-from tests.store.ledger import test_ledger
+from tests.store.ledger import test_ledger, test_node_dir
 from tests.store.log import (
     test_encrypted_log,
     test_erasure,
@@ -253,6 +253,12 @@ MUTATIONS: Final = (
         lambda: test_witnesses.test_a_log_without_its_blocks_is_not_begun_again_on_a_ledger_that_does_not_know_it(
             "nothing"
         ),
+    ),
+    Mutation(
+        "S1",
+        "a ledger is believed though node.json names another",
+        _setting(node_dir, "_distrust_anothers", lambda *_: None),
+        lambda: test_node_dir.test_of_another_ledgers_silence_about_a_group_nothing_follows(""),
     ),
     Mutation(
         "S1",

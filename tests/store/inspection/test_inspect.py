@@ -158,6 +158,18 @@ def write_values(store: Path, *names: str) -> None:
     writer.stop()
 
 
+def test_a_ledger_of_another_store_fails_the_verification(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(store)]) == 0
+    path = store / "node.json"
+    named = json.loads(path.read_bytes())
+    path.write_text(json.dumps(named | {"ledger": "00112233aabbccdd"}))
+    capsys.readouterr()
+
+    assert main(["verify", str(store)]) == 1
+    expected = f"damaged: node.json: names ledger 00112233aabbccdd, and {named['ledger']} is here"
+    assert expected in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["ledger.0", "ledger.1"])
 def test_a_copy_of_the_ledger_from_an_earlier_time_fails_the_verification(
     store: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -3,15 +3,18 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
 
 from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames.format import FORMAT_VERSION
+from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.node_dir import NodeDir, peek_identity
 from jetraft.store.model.ids import GroupId, node_id_of
-from jetraft.store.port import StoreRefused
+from jetraft.store.port import HardState, StoreRefused
+from tests.doubles.lossy_disk import LossyDisk
 
 Opened = Callable[..., NodeDir]
 
@@ -165,3 +168,98 @@ def test_what_was_set_aside_stays_when_the_crash_came_before_the_record_of_it(op
     assert kept.read_bytes() == b"the only copy of the damage"
     assert not place.exists()
     node_dir.close()
+
+
+def ledgers(root: Path) -> list[bytes]:
+    return [(root / name).read_bytes() for name in ("ledger.0", "ledger.1")]
+
+
+def put_back(root: Path, copies: list[bytes]) -> None:
+    for name, content in zip(("ledger.0", "ledger.1"), copies, strict=True):
+        (root / name).write_bytes(content)
+
+
+KEY = GroupId("S-R1F-abcdefgh"), 7
+
+
+@pytest.fixture
+def anothers(tmp_path: Path) -> list[bytes]:
+    """Both copies of the ledger of a server with the same name."""
+    writer, root = Writer(1), tmp_path / "another"
+    NodeDir.open(LocalDisk(writer), root, server_name="n1", named=True, cluster="c").close()
+    writer.stop()
+    return ledgers(root)
+
+
+@pytest.mark.parametrize("ends", ["", "kill", "power cut"])
+def test_of_another_ledgers_silence_about_a_group_nothing_follows(ends: str) -> None:
+    """Also not after a start that has met it; however that ended."""
+    disk, root = LossyDisk(), Path("/store")
+
+    def opened_on(place: Path) -> NodeDir:
+        return NodeDir.open(disk, place, server_name="n1", named=True, cluster="c")
+
+    for place in (root, Path("/another")):
+        opened_on(place).close()
+    disk.make_directory(root / "groups" / "S-R1F-abcdefgh.7" / "log-00000001")
+    disk.sync_names()
+    for name in ("ledger.0", "ledger.1"):
+        disk.replace(root / name, disk.read_whole(Path("/another") / name))
+    for _ in range(2):
+        found = opened_on(root)
+        state = found.ledger.state(KEY)
+        assert state is not None
+        assert state.memory_lost
+        if ends == "power cut":
+            disk.crash(Random(1))
+        elif ends == "kill":
+            disk.kill()
+        else:
+            found.close()
+    assert orjson.loads(disk.read_whole(root / "node.json"))["ledger"] == f"{found.ledger.identity:016x}"
+
+
+def test_a_group_that_came_after_the_other_ledger_is_new(opened: Opened, tmp_path: Path, anothers: list[bytes]) -> None:
+    """A kill leaves directories of groups in which nothing was promised."""
+    opened().close()
+    put_back(tmp_path, anothers)
+    opened().close()
+    (tmp_path / "groups" / "S-R1F-abcdefgh.7").mkdir()
+    found = opened()
+    assert found.ledger.state(KEY) is None
+    found.close()
+
+
+@pytest.mark.parametrize("how", ["another's", "of an earlier version", "not JSON", "no object", "missing"])
+def test_a_ledger_that_knows_its_groups_counts_whatever_node_json_names(
+    opened: Opened, tmp_path: Path, how: str
+) -> None:
+    first = opened()
+    first.ledger.commit_now(ledger_records.voted(KEY, HardState(term=3, vote=None)))
+    first.close()
+    (tmp_path / "groups" / "S-R1F-abcdefgh.7").mkdir()
+    path = tmp_path / "node.json"
+    known = orjson.loads(path.read_bytes())
+    contents = {
+        "another's": orjson.dumps(known | {"ledger": "00" * 8}),
+        "of an earlier version": orjson.dumps({name: known[name] for name in known if name != "ledger"}),
+        "not JSON": b"{",
+        "no object": b"[]",
+    }
+    path.write_bytes(contents[how]) if how in contents else path.unlink()
+    found = opened()
+    state = found.ledger.state(KEY)
+    assert state is not None
+    assert not state.memory_lost
+    found.close()
+    assert orjson.loads(path.read_bytes()) == known
+
+
+def test_a_renewed_ledger_is_the_directorys(opened: Opened, tmp_path: Path) -> None:
+    first = opened()
+    first.renew_ledger()
+    first.close()
+    (tmp_path / "groups" / "S-R1F-abcdefgh.7").mkdir()
+    found = opened()
+    assert found.ledger.state(KEY) is None
+    found.close()
