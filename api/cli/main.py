@@ -47,6 +47,7 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "server": "jetraft.api.cli.client.servers",
     "stream": "jetraft.api.cli.client.streams",
     "sub": "jetraft.api.cli.client.messages",
+    "traces": "jetraft.api.cli.client.traces",
 }
 SERVE = "serve"  # the server's flags follow, as they do without it
 
