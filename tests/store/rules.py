@@ -2,7 +2,8 @@
 
 A rule says what happens `instead`. Where a unit test shows the rule, that test is run over the mutation here; the
 others are noticed by the exploration of crashes (tests/crash_states/mutations.py) or by lives on a disk that damages
-what it keeps (tests/crash_states/damaged_lives.py), and named by what happens instead there.
+what it keeps (tests/crash_states/damaged_lives.py), and named by what happens instead there. Rules that compiled code
+keeps are switched off in tests/store/compiled.py.
 """
 
 from collections.abc import Callable
@@ -391,8 +392,4 @@ ELSEWHERE: Final = {  # rule -> what happens instead, in tests/crash_states/muta
     "S6": "what is written aside takes its place before it is fsynced",
     "S7": "fsync of a directory does nothing",
     "S11": "blocks are compacted for a checkpoint that is not durable",
-}
-
-WITHOUT: Final = {  # rules that no mutation breaks, and why
-    "S15": "its bounds are in compiled code, which cannot be replaced: test_sparse_index.py measures them",
 }
