@@ -20,7 +20,6 @@ cdef class Connections(Tenants):
     cdef dict granted       # cid -> the UserPermissions that its conn_t points into
     cdef list closed
     cdef uint32_t leaf_count
-    cdef dict judged        # cid -> the options of another CONNECT, which waits for the end of its subscriptions
 
     cdef void _forget(self, conn_t* conn)
     cdef void _connect(self, conn_t* conn, const char* p, Py_ssize_t n)
@@ -30,3 +29,4 @@ cdef class Connections(Tenants):
     cdef void _reap_connections(self, uint32_t* share)
     cdef void _end_some(self, uint32_t* share)
     cdef void _begin_again(self, conn_t* conn, options)
+    cdef void _tell_some(self)

@@ -20,8 +20,9 @@ from jetraft.api.plane._epoll cimport (
     epoll_event,
 )
 from jetraft.api.plane._answers cimport expire_answers
-from jetraft.api.plane._ends cimport ENDS_PER_TURN, end_route_subscriptions, end_subscriptions, has_ends
+from jetraft.api.plane._ends cimport end_route_subscriptions, end_subscriptions, ends_share, has_ends
 from jetraft.api.plane._idle cimport look_after
+from jetraft.api.plane._leaf_interest cimport tell_queues
 from jetraft.api.plane._inspection cimport rows_of
 from jetraft.api.plane._packed cimport packed_free
 from jetraft.api.plane._permissions cimport grant
@@ -128,7 +129,6 @@ cdef class Connections(Tenants):
         self.first_ping_handler = first_ping_handler
         self.violation_handler = violation_handler
         self.granted = {}
-        self.judged = {}
         self.trace_handler = trace_handler
         self.protocol_handler = protocol_handler
         self.p.on_protocol = protocol_callback
@@ -148,6 +148,7 @@ cdef class Connections(Tenants):
             if conn.ending == CLOSED:       # the others are open
                 free_conn(conn)
         free(self.p.ending_conns.items)
+        free(self.p.untold_queues.items)
         for i in range(self.p.ending_routes.count):
             free(self.p.ending_routes.items[i])
         free(self.p.ending_routes.items)
@@ -224,7 +225,6 @@ cdef class Connections(Tenants):
         It is held while the subscriptions that it made before another CONNECT end, if they are many.
         """
         cdef acct_t* acct
-        cdef uint32_t share
         if conn.rtt_ns == 0:
             conn.rtt_ns = max(jr_mono_ns() - conn.started_ns, 1)
         if options.error is not None:
@@ -240,8 +240,7 @@ cdef class Connections(Tenants):
         if self._is_full(conn, acct):
             return
         if conn.sub_count and (conn.connected or conn.acct != acct):   # made by who it was before
-            share = ENDS_PER_TURN
-            if not end_subscriptions(&self.p, conn, &share):
+            if not end_subscriptions(&self.p, conn, ends_share(&self.p)):
                 self.judged[conn.cid] = options
                 conn.held = conn.paused = 1
                 conn.ending = JUDGED
@@ -274,7 +273,10 @@ cdef class Connections(Tenants):
         cdef conn_t* conn = self._conn(cid)
         if conn == NULL or conn.state != CONN_OPEN or not conn.held:
             return False
-        self._begin_again(conn, options)
+        if conn.ending:     # it waits for the end of its subscriptions: this is the last word on who it is then
+            self.judged[cid] = options
+        else:
+            self._begin_again(conn, options)
         return True
 
     def write(self, cid, bytes text):
@@ -341,6 +343,11 @@ cdef class Connections(Tenants):
         """Send waiting output, then close and free what has ended. Returns [(cid, reason, counters)] of the closed."""
         cdef uint32_t i
         cdef conn_t* conn
+        if has_ends(&self.p):       # first, since what a connection sent after another CONNECT may be answered
+            self._end_some(ends_share(&self.p))
+            self._tell_some()
+        if self.p.untold_queues.count:
+            tell_queues(&self.p)
         with nogil:
             i = 0
             while i < self.p.dirty_conns.count:
@@ -350,7 +357,7 @@ cdef class Connections(Tenants):
                     conn_send(&self.p, conn)
                 i += 1
             self.p.dirty_conns.count = 0
-        if has_ends(&self.p) or self.p.dead_conns != NULL or self.p.dead_subs != NULL or self.p.dead_sinks != NULL or self.p.dead_queues != NULL:
+        if self.p.dead_conns != NULL or self.p.dead_subs != NULL or self.p.dead_sinks != NULL or self.p.dead_queues != NULL:
             self._reap()
         if self.p.accts_idle:
             self._reap_accounts()
@@ -363,12 +370,10 @@ cdef class Connections(Tenants):
         cdef sub_t* sub
         cdef sink_t* sink
         cdef queue_t* queue
-        cdef uint32_t share = ENDS_PER_TURN
-        self._reap_connections(&share)
-        self._end_some(&share)
+        self._reap_connections(ends_share(&self.p))
         while self.p.dead_subs != NULL:
             sub = self.p.dead_subs
-            self.p.dead_subs = sub.next_dead
+            self.p.dead_subs = sub.prev_of_owner
             sub_free(&self.p, sub)
         while self.p.dead_queues != NULL:
             queue = self.p.dead_queues
@@ -409,6 +414,7 @@ cdef class Connections(Tenants):
                 free_conn(conn)
             else:
                 conn.ending = CLOSED
+                buf_free(&conn.out)
                 push_ptr(&self.p.ending_conns, conn)
 
     cdef void _end_some(self, uint32_t* share):
@@ -432,6 +438,9 @@ cdef class Connections(Tenants):
                 return
             drop_ptr(&self.p.ending_routes, route)
             free(route)
+
+    cdef void _tell_some(self):
+        """Go on with announcements of all interest; see Leafs and Plane."""
 
     cdef void _begin_again(self, conn_t* conn, options):
         """A connection that was held is as its CONNECT asked, and read on."""

@@ -305,6 +305,13 @@ cdef class Exchange(Leafs):
                 while sub != NULL:
                     shade(&self.p, sub, by, begins)
                     sub = sub.next_in_bucket
+        for i in range(0 if begins else self.p.ending_conns.count):     # closed, but not without subscriptions yet
+            conn = <conn_t*>self.p.ending_conns.items[i]
+            for j in range(conn.bucket_count if conn.acct == acct else 0):
+                sub = conn.buckets[j]
+                while sub != NULL:
+                    shade(&self.p, sub, by, False)
+                    sub = sub.next_in_bucket
         for i in range(self.p.sinks.count):
             sink = <sink_t*>self.p.sinks.items[i]
             sub = sink.subs if sink.acct == acct else NULL

@@ -30,10 +30,11 @@ from jetraft.api.plane._types cimport (
     text_t,
     token_of,
 )
-from jetraft.api.plane._writer cimport buf_reserve, conn_wrote
+from jetraft.api.plane._writer cimport buf_reserve, conn_wrote, push_ptr
 
 cdef enum:
     SUBJECT_MAX = 8192          # a control line is shorter
+    TOLD_AT_ONCE_MAX = 64       # members of a queue group whose weight is added up for each one that comes or goes
     LINE_OVERHEAD = 32          # verb, spaces, a weight of ten digits, line end
 
 
@@ -124,15 +125,38 @@ cdef bint has_others(leaf_t* leaf, node_t* node, sub_t* but) noexcept nogil:
 cdef void tell_leafs(plane_t* plane, sub_t* sub, bint present) noexcept nogil:
     """A subscription came, has another weight, or goes: tell those for whom that makes a difference."""
     cdef leaf_t* leaf = sub.acct.leafs
+    if sub.queue != NULL and sub.queue.count > TOLD_AT_ONCE_MAX:
+        if not sub.queue.untold:
+            sub.queue.untold = 1
+            push_ptr(&plane.untold_queues, sub.queue)
+        return
     while leaf != NULL:
         if leaf.conn.state == CONN_OPEN and counts(leaf, sub):
             if sub.queue != NULL:
                 write_interest(
                     plane, leaf, sub.node, sub.queue, weight_of(leaf, sub.queue, sub) + (sub.weight if present else 0)
                 )
-            elif not has_others(leaf, sub.node, sub):
+            elif (present and plane.tellings) or not has_others(leaf, sub.node, sub):
                 write_interest(plane, leaf, sub.node, NULL, present)
         leaf = leaf.next
+
+
+cdef void tell_queues(plane_t* plane) noexcept nogil:
+    """Tell the weights of the large queue groups that have others in this turn: to add one up takes time."""
+    cdef uint32_t i
+    cdef queue_t* queue
+    cdef leaf_t* leaf
+    for i in range(plane.untold_queues.count):
+        queue = <queue_t*>plane.untold_queues.items[i]
+        if queue == NULL:
+            continue
+        queue.untold = 0
+        leaf = queue.members[0].acct.leafs
+        while leaf != NULL:
+            if leaf.conn.state == CONN_OPEN:
+                write_interest(plane, leaf, queue.node, queue, weight_of(leaf, queue, NULL))
+            leaf = leaf.next
+    plane.untold_queues.count = 0
 
 
 cdef void announce_to_leaf(plane_t* plane, leaf_t* leaf, sub_t* sub) noexcept nogil:
@@ -148,9 +172,13 @@ cdef void announce_to_leaf(plane_t* plane, leaf_t* leaf, sub_t* sub) noexcept no
         write_interest(plane, leaf, sub.node, NULL, 1)
 
 
-cdef void announce_with_shadows(plane_t* plane, leaf_t* leaf, sub_t* sub) noexcept nogil:
+cdef uint32_t announce_with_shadows(plane_t* plane, leaf_t* leaf, sub_t* sub) noexcept nogil:
+    """The same for a subscription and its shadows; returns their number."""
+    cdef uint32_t count = 1
     announce_to_leaf(plane, leaf, sub)
     sub = sub.shadows
     while sub != NULL:
         announce_to_leaf(plane, leaf, sub)
         sub = shadow_of(sub).next
+        count += 1
+    return count

@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+from jetraft.api.plane._ends cimport ends_share
 from jetraft.api.plane._leaf_interest cimport announce_to_leaf, announce_with_shadows, tell_leafs
 from jetraft.api.plane._packing cimport packing_of
 from jetraft.api.plane._permissions cimport grant
@@ -35,11 +36,16 @@ cdef void leaf_text_callback(plane_t* plane, conn_t* conn, int kind, const char*
     (<Leafs>plane.owner)._leaf_text(conn, kind, p, n)
 
 
+cdef class Telling:
+    pass
+
+
 cdef class Leafs(Sinks):
     """Connections, sinks, and connections to other servers' leaf nodes."""
 
     def __cinit__(self, *, leaf_handler=None, **_options):
         self.leaf_handler = leaf_handler
+        self.tellings = []
         self.p.on_leaf_text = leaf_text_callback
         self.p.on_interest = tell_leafs
         self.p.leaf_picks = <leaf_pick_t*>malloc(LEAF_PICKS_MAX * sizeof(leaf_pick_t))
@@ -134,7 +140,7 @@ cdef class Leafs(Sinks):
     def admit_leaf(self, cid, *, str account not None, bytes cluster not None, bint spoke, bint isolated, bint headers, permissions):
         """Exchange interest and messages of an account over a connection from now on; False when it is gone.
 
-        All interest is told at once. `permissions`: what may be published over it enters, what may be subscribed leaves.
+        Interest is told from now on, much of it in the next turns. `permissions`: what may be published over it enters, what may be subscribed leaves.
         """
         cdef conn_t* conn = self._conn(cid)
         cdef leaf_t* leaf
@@ -162,27 +168,17 @@ cdef class Leafs(Sinks):
         return True
 
     cdef void _tell_all(self, leaf_t* leaf):
-        cdef uint32_t i, j
-        cdef conn_t* conn
+        cdef uint32_t i
         cdef sub_t* sub
         cdef service_import_t* service
-        self.p.announcement += 1
-        for i in range(self.p.conns.count):
-            conn = <conn_t*>self.p.conns.items[i]
-            for j in range(conn.bucket_count):
-                sub = conn.buckets[j]
-                while sub != NULL:
-                    announce_with_shadows(&self.p, leaf, sub)
-                    sub = sub.next_in_bucket
+        cdef Telling telling = Telling()
+        telling.cid = leaf.conn.cid
+        telling.routes = [(<route_t*>self.p.routes.items[i]).id for i in range(self.p.routes.count)]
+        self._begin_telling(telling)
         for i in range(self.p.sinks.count):
             sub = (<sink_t*>self.p.sinks.items[i]).subs
             while sub != NULL:
                 announce_with_shadows(&self.p, leaf, sub)
-                sub = sub.next_of_owner
-        for i in range(self.p.routes.count):
-            sub = (<route_t*>self.p.routes.items[i]).subs
-            while sub != NULL:
-                announce_to_leaf(&self.p, leaf, sub)
                 sub = sub.next_of_owner
         service = leaf.conn.acct.services
         while service != NULL:
@@ -190,3 +186,78 @@ cdef class Leafs(Sinks):
             service = service.next
         if leaf.conn.acct.answers != NULL:
             announce_to_leaf(&self.p, leaf, leaf.conn.acct.answers)
+        self._go_on(telling)
+
+    # -- announcements
+
+    cdef void _begin_telling(self, Telling telling):
+        """Number an announcement: what it tells first is not told again by its rest."""
+        self.p.announcements += 1
+        self.p.announcement = telling.number = self.p.announcements
+        telling.cids = list(self.conns)
+
+    cdef void _go_on(self, Telling telling):
+        """Tell what the share of this turn allows, in the order in which announcements began; the rest has others."""
+        self.tellings.append(telling)
+        self.p.tellings += 1
+        self._tell_some()
+
+    cdef void _tell_some(self):
+        cdef uint32_t* share = ends_share(&self.p)
+        cdef Telling telling
+        while self.tellings:
+            telling = self.tellings[0]
+            self.p.announcement = telling.number
+            self.p.retelling = telling.retelling
+            ended = self._is_told(telling) or self._tell_more(telling, share)
+            self.p.retelling = 0
+            if not ended:
+                return
+            self.p.told_next = NULL
+            self.p.tellings -= 1
+            self.tellings.pop(0)
+
+    cdef bint _tell_more(self, Telling telling, uint32_t* share):
+        """Go on until the share is used up; True when all is told."""
+        cdef conn_t* conn
+        cdef sub_t* sub
+        cdef uint32_t i, told
+        while telling.at < len(telling.cids):
+            conn = self._conn(telling.cids[telling.at])
+            while conn != NULL and telling.bucket < conn.bucket_count:
+                if share[0] == 0:
+                    return False
+                told = 1
+                sub = conn.buckets[telling.bucket]
+                while sub != NULL:
+                    told += self._tell_of(telling, sub)
+                    sub = sub.next_in_bucket
+                share[0] -= min(told, share[0])
+                telling.bucket += 1
+            telling.bucket = 0
+            telling.at += 1
+        while telling.routes is not None and telling.route_at < len(telling.routes):
+            for i in range(0 if telling.inside else self.p.routes.count):
+                if (<route_t*>self.p.routes.items[i]).id == telling.routes[telling.route_at]:
+                    self.p.told_next = (<route_t*>self.p.routes.items[i]).subs
+            telling.inside = True
+            while self.p.told_next != NULL:
+                if share[0] == 0:
+                    return False
+                sub = self.p.told_next
+                self.p.told_next = sub.next_of_owner
+                self._tell_of(telling, sub)
+                share[0] -= 1
+            telling.inside = False
+            telling.route_at += 1
+        return True
+
+    cdef bint _is_told(self, Telling telling):
+        """Whether the one that was told of all interest is gone."""
+        cdef conn_t* conn = self._conn(telling.cid)
+        return conn == NULL or conn.state != CONN_OPEN
+
+    cdef uint32_t _tell_of(self, Telling telling, sub_t* sub):
+        """Tell of a subscription and its shadows; returns their number."""
+        cdef conn_t* conn = self._conn(telling.cid)
+        return announce_with_shadows(&self.p, conn.leaf, sub)

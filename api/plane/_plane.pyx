@@ -12,11 +12,12 @@ from libc.stdlib cimport calloc, free, realloc
 
 from jetraft.api.plane._accounts cimport Account, free_route_accounts
 from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
-from jetraft.api.plane._ends cimport ENDS_PER_TURN, end_route_subscriptions
+from jetraft.api.plane._ends cimport end_route_subscriptions, ends_share
 from jetraft.api.plane._inspection cimport add_bucket, cached_answers, row_of, rows_from, rows_matching
 from jetraft.api.plane._epoll cimport EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epoll_ctl, epoll_event
 from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
+from jetraft.api.plane._leafs cimport Telling
 from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn, resume_paused
 from jetraft.api.plane._route_permissions cimport may_export
@@ -97,11 +98,9 @@ cdef class Plane(Exchange):
         if address is None:
             return
         route = <route_t*><size_t>address
-        self.p.retelling = 1
-        self._announce_all(route, False)
+        self._announce_all(route, False, True)
         if route.knows_accounts:
-            self._announce_all(route, True)
-        self.p.retelling = 0
+            self._announce_all(route, True, True)
 
     def open_traces(self, route_id):
         """The peer knows messages that are for a trace only."""
@@ -115,20 +114,17 @@ cdef class Plane(Exchange):
         if address is not None:
             (<route_t*><size_t>address).knows_origins = 1
 
-    cdef void _announce_all(self, route_t* route, bint others):
-        """Tell the interest in `$G`, or in all other accounts."""
-        cdef uint32_t i, j
-        cdef conn_t* conn
+    cdef void _announce_all(self, route_t* route, bint others, bint retelling=False):
+        """Announce the interest of `$G`, or of all other accounts, to a peer: that of this server, then of connections."""
+        cdef uint32_t i
         cdef sub_t* sub
         cdef acct_t* acct
-        self.p.announcement += 1
-        for i in range(self.p.conns.count):
-            conn = <conn_t*>self.p.conns.items[i]
-            for j in range(conn.bucket_count):
-                sub = conn.buckets[j]
-                while sub != NULL:
-                    self._announce_with_shadows(route, sub, others)
-                    sub = sub.next_in_bucket
+        cdef Telling telling = Telling()
+        telling.route_id = route.id
+        telling.others = others
+        telling.retelling = retelling
+        self._begin_telling(telling)
+        self.p.retelling = retelling
         for i in range(self.p.sinks.count):
             sub = (<sink_t*>self.p.sinks.items[i]).subs
             while sub != NULL:
@@ -138,13 +134,26 @@ cdef class Plane(Exchange):
             acct = <acct_t*>self.p.accts.items[i]
             if acct != NULL and acct.answers != NULL:
                 self._announce_sub(route, acct.answers, others)
+        self.p.retelling = 0
+        self._go_on(telling)
 
-    cdef void _announce_with_shadows(self, route_t* route, sub_t* sub, bint others):
+    cdef bint _is_told(self, Telling telling):
+        return Exchange._is_told(self, telling) if telling.route_id is None else telling.route_id not in self.routes
+
+    cdef uint32_t _tell_of(self, Telling telling, sub_t* sub):
+        if telling.route_id is None:
+            return Exchange._tell_of(self, telling, sub)
+        return self._announce_with_shadows(<route_t*><size_t>self.routes[telling.route_id], sub, telling.others)
+
+    cdef uint32_t _announce_with_shadows(self, route_t* route, sub_t* sub, bint others):
+        cdef uint32_t count = 1
         self._announce_sub(route, sub, others)
         sub = sub.shadows
         while sub != NULL:
             self._announce_sub(route, sub, others)
             sub = shadow_of(sub).next
+            count += 1
+        return count
 
     cdef void _announce_sub(self, route_t* route, sub_t* sub, bint others):
         """Announce one subject or queue, once per full announcement, if it is of `$G` or of another account as asked."""
@@ -161,7 +170,6 @@ cdef class Plane(Exchange):
     def close_route(self, route_id):
         """Close the route of a peer whose link went down, and remove its interest, much of it in the next turns."""
         cdef route_t* route
-        cdef uint32_t share = ENDS_PER_TURN
         address = self.routes.pop(route_id, None)
         self.route_names.pop(route_id, None)
         if address is None:
@@ -172,7 +180,7 @@ cdef class Plane(Exchange):
         drop_ptr(&self.p.dirty_routes, route)
         free_route_accounts(&self.p, route)
         buf_free(&route.buf)
-        if end_route_subscriptions(&self.p, route, &share):
+        if end_route_subscriptions(&self.p, route, ends_share(&self.p)):
             free(route)
         else:
             route.gone = 1
@@ -283,6 +291,7 @@ cdef class Plane(Exchange):
         self.granted.pop(cid, None)
         if permissions is not None:
             self.granted[cid] = permissions
+        self._judge_otherwise(cid, {"permissions": permissions})
         for i in range(conn.bucket_count):
             sub = conn.buckets[i]
             while sub != NULL:

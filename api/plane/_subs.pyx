@@ -33,7 +33,7 @@ cdef bint add_slab(plane_t* plane) noexcept nogil:
     if JR_SLABS:
         push_ptr(&plane.sub_slabs, slab)
     for i in range(count - 1, -1, -1):
-        slab[i].next_dead = plane.free_subs
+        slab[i].prev_of_owner = plane.free_subs
         plane.free_subs = &slab[i]
     return True
 
@@ -45,7 +45,7 @@ cdef sub_t* sub_new(plane_t* plane, uint8_t kind, const char* sid, Py_ssize_t n)
     if plane.free_subs == NULL and not add_slab(plane):
         return NULL
     sub = plane.free_subs
-    plane.free_subs = sub.next_dead
+    plane.free_subs = sub.prev_of_owner
     memset(sub, 0, sizeof(sub_t))
     sub.kind = kind
     sub.weight = 1
@@ -64,7 +64,7 @@ cdef void sub_free(plane_t* plane, sub_t* sub) noexcept nogil:
     if sub.sid_len > SID_NEAR:
         free(<void*>sid_of(sub))
     if JR_SLABS:
-        sub.next_dead = plane.free_subs
+        sub.prev_of_owner = plane.free_subs
         plane.free_subs = sub
     else:
         free(sub)

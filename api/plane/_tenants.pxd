@@ -8,8 +8,10 @@ cdef class Tenants:
     cdef plane_t p
     cdef dict conns         # cid -> address of its conn_t
     cdef dict accounts      # name -> address of its acct_t
+    cdef dict judged        # cid -> the options of another CONNECT, which waits for the end of its subscriptions
 
     cdef acct_t* _account(self, bytes name) except NULL
+    cdef void _judge_otherwise(self, cid, dict changed)
     cdef void _enter(self, conn_t* conn, acct_t* acct)
     cdef bint _is_full(self, conn_t* conn, acct_t* acct)
     cdef void _leave(self, conn_t* conn)

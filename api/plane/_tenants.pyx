@@ -4,6 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
+from attrs import evolve
+
 from jetraft.api.plane._accounts cimport Account, acct_free, acct_new, end_account, is_in_use
 from jetraft.api.plane._permissions cimport may_always, may_publish_all
 from jetraft.api.plane._types cimport CLOSE_MAX_ACCOUNT_CONNECTIONS, acct_t, conn_t, leaf_t
@@ -39,6 +41,7 @@ cdef class Tenants:
     def __cinit__(self, **_options):
         self.accounts = {}
         self.conns = {}
+        self.judged = {}
         self.p.global_acct = self._account(b"$G")
 
     def __dealloc__(self):
@@ -84,6 +87,12 @@ cdef class Tenants:
         cdef conn_t* conn = self._conn(cid)
         if conn != NULL:
             self._limit(conn, max_payload, max_subs)
+            self._judge_otherwise(cid, {"max_payload": max_payload, "max_subs": max_subs})
+
+    cdef void _judge_otherwise(self, cid, dict changed):
+        """What a client may do has changed; if it waits for the end of its subscriptions, that holds after it too."""
+        if cid in self.judged:
+            self.judged[cid] = evolve(self.judged[cid], **changed)
 
     cdef void _enter(self, conn_t* conn, acct_t* acct):
         """Put a connection into an account, when nothing is left of what it had subscribed to in another one."""

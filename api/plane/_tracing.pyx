@@ -230,7 +230,7 @@ cdef bint give_group_traced(
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
-            if not local and not sub.closed and not (plane.route_guard and is_kept_back(plane, msg)):
+            if not local and not sub.closed and not sub.of.route.gone and not (plane.route_guard and is_kept_back(plane, msg)):
                 chosen[0] = sub.of.route
                 return True
         elif sub.kind < SUB_ROUTE and give_traced(plane, sub, origin, msg, trace):

@@ -6,8 +6,9 @@ the fan-out, and the trees share it: an account is a root. `*` and `>` children 
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcpy, memmove
 
+from jetraft.api.plane._queues cimport find_queue, queue_of, unlink_queue
 from jetraft.api.plane._tree cimport find_child, node_hash
 from jetraft.api.plane._types cimport (
     GENERATIONS,
@@ -29,6 +30,7 @@ cdef enum:
     SUBJECT_MAX = 8192          # a control line is shorter
     TABLE_START = 1024          # grows by doubling at 70%
     SUBS_START = 4              # room of a node or queue group with a second member
+    IN_ORDER_MAX = 64           # subscriptions of a node, or members of a group, that stay in order when one of them ends
 
 
 cdef int tree_init(plane_t* plane) except -1:
@@ -45,6 +47,7 @@ cdef void tree_free(plane_t* plane) noexcept:
     for i in range(plane.sub_slabs.count):
         free(plane.sub_slabs.items[i])
     free(plane.sub_slabs.items)
+    free(plane.queues)
     free(plane.table)
 
 
@@ -187,23 +190,6 @@ cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
     plane.interest_changes.end += 6 + n
 
 
-cdef queue_t* queue_of(plane_t* plane, node_t* node, const char* name, Py_ssize_t n) noexcept nogil:
-    cdef uint64_t h = keyed_hash(name, n, plane.seed)
-    cdef queue_t* queue = node.queues
-    while queue != NULL:
-        if queue.hash == h and queue.name_len == n and memcmp(queue.name, name, n) == 0:
-            return queue
-        queue = queue.next
-    queue = <queue_t*>calloc(1, sizeof(queue_t))
-    queue.name = <char*>malloc(n + 1)
-    memcpy(queue.name, name, n)
-    queue.name_len = <unsigned short>n
-    queue.hash = h
-    queue.next = node.queues
-    node.queues = queue
-    return queue
-
-
 cdef void push_sub(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t* sub) noexcept nogil:
     """Append to a growing array."""
     if count[0] == cap[0]:
@@ -216,6 +202,7 @@ cdef void push_sub(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t* sub) n
 cdef void add_plain(node_t* node, sub_t* sub) noexcept nogil:
     """Add a plain subscription to its node. Most nodes have one, which is stored in the node itself."""
     cdef sub_t** subs
+    sub.place = node.count
     if node.cap == 0:
         if node.count == 0:
             node.plain.only = sub
@@ -229,14 +216,20 @@ cdef void add_plain(node_t* node, sub_t* sub) noexcept nogil:
 
 
 cdef void drop_sub(sub_t** items, uint32_t* count, sub_t* sub) noexcept nogil:
-    """Remove from an array and keep the order of the others: members are chosen by index, tests rely on the order."""
-    cdef uint32_t i, j
-    for i in range(count[0]):
-        if items[i] == sub:
-            for j in range(i + 1, count[0]):
-                items[j - 1] = items[j]
-            count[0] -= 1
-            return
+    """Remove from an array: few keep their order, of many the last one takes the place that is free.
+
+    So one is never behind its `place`, and exactly there unless that is among the first IN_ORDER_MAX: to look for it
+    takes that many steps at most.
+    """
+    cdef uint32_t i = min(sub.place, count[0] - 1), last = count[0] - 1
+    while items[i] != sub:
+        i -= 1
+    if count[0] > IN_ORDER_MAX:
+        items[i] = items[last]
+        items[i].place = i
+    else:
+        memmove(&items[i], &items[i + 1], (last - i) * sizeof(sub_t*))
+    count[0] = last
 
 
 cdef bint sublist_add(
@@ -264,6 +257,7 @@ cdef bint sublist_add(
         acct.own_subs += 1
     if qn:
         sub.queue = queue_of(plane, node, queue, qn)
+        sub.place = sub.queue.count
         push_sub(&sub.queue.members, &sub.queue.count, &sub.queue.cap, sub)
         if tell:
             sub.queue.local_count += sub.weight
@@ -271,7 +265,7 @@ cdef bint sublist_add(
         add_plain(node, sub)
         if tell:
             node.local_count += 1
-            tell = node.local_count == 1
+            tell = node.local_count == 1 or plane.tellings != 0     # the first may go before it is told of
     touch(plane, acct, node)
     note_change(plane, sub)
     if acct.leafs != NULL:
@@ -283,7 +277,6 @@ cdef void sublist_remove(plane_t* plane, sub_t* sub) noexcept nogil:
     """Remove a subscription. The caller has told peers already, using the counts before the removal."""
     cdef node_t* node = sub.node
     cdef queue_t* queue = sub.queue
-    cdef queue_t** link
     cdef bint tell = sub.kind != SUB_ROUTE and not sub.local_only
     touch(plane, sub.acct, node)
     note_change(plane, sub)
@@ -301,10 +294,7 @@ cdef void sublist_remove(plane_t* plane, sub_t* sub) noexcept nogil:
         if tell:
             queue.local_count -= sub.weight
         if queue.count == 0:
-            link = &node.queues
-            while link[0] != queue:
-                link = &link[0].next
-            link[0] = queue.next
+            unlink_queue(plane, queue)
             # A match result in use may still point to it: freed at the end of the turn.
             queue.next = plane.dead_queues
             plane.dead_queues = queue
@@ -346,11 +336,8 @@ cdef sub_t* sublist_find_route(
             if plain_subs(node)[i].of.route == route and plain_subs(node)[i].kind == SUB_ROUTE:
                 return plain_subs(node)[i]
         return NULL
-    group = node.queues
-    while group != NULL:
-        if group.name_len == qn and memcmp(group.name, queue, qn) == 0:
-            for i in range(group.count):
-                if group.members[i].of.route == route and group.members[i].kind == SUB_ROUTE:
-                    return group.members[i]
-        group = group.next
+    group = find_queue(plane, node, queue, qn)
+    for i in range(0 if group == NULL else group.count):
+        if group.members[i].of.route == route and group.members[i].kind == SUB_ROUTE:
+            return group.members[i]
     return NULL

@@ -393,8 +393,8 @@ cdef struct sub_t:          # 128 bytes, aligned to a cache line; the first line
     uint32_t weight         # members behind a queue subscription of a route or of a leaf node; otherwise 1
     sub_t* shadows          # of a client's, a sink's or a leaf node's
     sub_t* next_in_bucket
-    sub_t* next_dead
-    sub_t* prev_of_owner    # in the list of a route's or sink's subscriptions
+    uint32_t place          # in the array of its node or queue: not before it, see drop_sub of _tree.pyx
+    sub_t* prev_of_owner    # in the list of a route's or sink's subscriptions; when it has ended, of those that are dead
     sub_t* next_of_owner
     acct_t* acct
 
@@ -407,7 +407,11 @@ cdef struct queue_t:
     uint32_t cap
     uint32_t local_count    # members of which peers are told
     uint32_t announced      # last full announcement of interest that included it
-    queue_t* next
+    uint8_t untold          # it is among plane_t.untold_queues
+    node_t* node
+    queue_t* next           # of its node, or of those that are dead
+    queue_t* prev
+    queue_t* next_in_bucket # of plane_t.queues
 
 cdef union plain_t:         # a node's plain subscriptions: most have one
     sub_t* only
@@ -490,8 +494,8 @@ cdef struct match_t:        # two cache lines; with a short subject and one rece
     queue_t** queues        # scratch while matching
     uint32_t member_count
     uint32_t member_cap
-    uint16_t queue_count
-    uint16_t queue_cap
+    uint32_t queue_count
+    uint32_t queue_cap
 
 cdef struct sink_t:
     uint32_t id
@@ -587,7 +591,8 @@ cdef struct plane_t:
     perms_t* route_perms    # of routes; NULL: none. The owner keeps the object
     uint8_t route_guard     # GUARD_DENIED: a peer's wildcards reach what they deny
     uint8_t retelling       # what is told of interest takes back what may not be told any more
-    uint32_t announcement   # number of the last full announcement of interest
+    uint32_t announcement   # number of the full announcement of interest that goes on
+    uint32_t announcements  # of the last one
     ptrs_t dirty_conns
     ptrs_t dirty_sinks
     ptrs_t dirty_routes
@@ -598,6 +603,11 @@ cdef struct plane_t:
     ptrs_t resting_conns
     ptrs_t ending_conns     # whose subscriptions end a share a turn: closed, or with another CONNECT to be judged
     ptrs_t ending_routes    # of links that are down, the same
+    uint64_t ends_turn      # the turn of which this is left:
+    uint32_t ends_left      # subscriptions that may end in it beside those that clients end one by one
+    uint32_t tellings       # announcements of all interest that have to go on, see _plane.pyx and _leafs.pyx
+    sub_t* told_next        # of a sink's or route's subscriptions, where one of them goes on
+    ptrs_t untold_queues    # large queue groups whose weight leaf nodes are told at the end of the turn; NULL: it ended
     uint64_t work       # done for connections beyond compiled code, see _parser.pyx (WORK_PER_TURN)
     uint8_t external_traces # an account has messages with `traceparent` traced
     uint8_t note_interest   # somebody wants to know which subscriptions come and go
@@ -650,9 +660,14 @@ cdef struct plane_t:
     void* owner             # the Python object of the callbacks
     conn_t* dead_conns
     sub_t* dead_subs
-    sub_t* free_subs        # free subscriptions in the slabs, chained by `next_dead`
+    sub_t* free_subs        # free subscriptions in the slabs, chained by `prev_of_owner`
     ptrs_t sub_slabs
     queue_t* dead_queues
+    queue_t** queues        # all that there are, by node and name: see _queues.pyx
+    uint32_t queue_buckets  # any number
+    uint32_t queue_buckets_cap
+    uint32_t queue_mask     # of the next power of two, less one
+    uint32_t queue_count
     sink_t* dead_sinks
     int epfd
     int64_t now_ns          # monotonic, read once a turn
