@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel wheels sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -113,6 +113,14 @@ build-debug: setup ## compile with bounds checks and without optimisation; `make
 
 wheel: setup     ## build both wheels, in dist/: jetraft with compiled modules, pyspark-jetstream in Python only
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./src/pyspark-jetstream
+
+wheels: setup    ## build wheels for CPython 3.11 to 3.14, glibc and musl, x86-64 and arm64, in dist/ (needs a container engine; ARCHS=x86_64)
+	@command -v docker >/dev/null || command -v podman >/dev/null || { echo "make wheels: install docker.io or podman first"; exit 1; }
+	$(BIN)/python -m cibuildwheel --platform linux $(if $(ARCHS),--archs $(ARCHS)) --output-dir dist .
+
+sbom: setup      ## write dist/sbom.json (CycloneDX): what an image of the server contains, with the hashes
+	@mkdir -p dist
+	$(BIN)/python -m cyclonedx_py requirements deploy/requirements/server.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
 
 sdist: setup     ## build both source distributions, in dist/
 	$(BIN)/python -c 'import setuptools.build_meta as b; b.build_sdist("dist")'
@@ -205,11 +213,12 @@ down:            ## stop the containers, the Spark job too; their volumes stay
 compose-check: setup ## both images built, the compose cluster under an engine, disturbed and taken down; prints a table (WITHOUT_SPARK=1 ONLY=step)
 	$(BIN)/python -m tests.compose --image $(IMAGE) --spark-image $(SPARK_IMAGE) $(if $(WITHOUT_SPARK),--without-spark) $(if $(ONLY),--only '$(ONLY)')
 
-docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md, docs/logs.md, deploy/grafana/board.json)
+docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md, docs/logs.md, deploy/grafana/board.json, NOTICE)
 	$(BIN)/python tools/gen_configuration.py
 	$(BIN)/python tools/gen_compatibility.py
 	$(BIN)/python tools/gen_logs.py
 	$(BIN)/python tools/gen_board.py
+	$(BIN)/python tools/gen_notice.py
 
 docs-site: setup ## the documentation as pages for a browser, in build/site; fails on a link that leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -134,7 +134,7 @@ def copy_objects(source: Path) -> None:
 
 def build_context(directory: Path) -> Path:
     """What the Dockerfile copies, with a wheelhouse of the packages that are installed here."""
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src", *FOLDERS):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "NOTICE", "src", *FOLDERS):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).symlink_to(ROOT / name)
     needed = map(Requirement, distribution("jetraft").requires or ())
@@ -174,7 +174,7 @@ def source_distributions(root: Path) -> tuple[Path, Path]:
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.egg-info")
     for name in ("src", *FOLDERS):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source / name)
     code = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
     for place in (source, source / "src" / "pyspark-jetstream"):
