@@ -48,7 +48,7 @@ def licence(package: str) -> str:
     said: dict[str, str] = dict(found.items())
     if "License-Expression" in said:
         return said["License-Expression"]
-    classifiers = [text for key, text in found.items() if key == "Classifier" and text.startswith("License")]
+    classifiers: list[str] = [text for key, text in found.items() if key == "Classifier" and text.startswith("License")]
     for one in (said.get("License", ""), *(text.rpartition("::")[2].strip() for text in classifiers)):
         if one in SPDX or EXPRESSION.fullmatch(one):
             return SPDX.get(one, one)
