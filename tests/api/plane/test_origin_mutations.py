@@ -17,7 +17,7 @@ from tests.api.plane import test_origins as matrix
 pytestmark = pytest.mark.mutation
 
 CELLS = list(product(MessageOrigin, SinkKind))
-# Of a node that says no origins, and of services that leaf nodes ask: as a client's, by rows that the matrix does not send.
+# A node that says no origins, and requests of leaf nodes for services: the matrix does not send these.
 UNSENT = {(MessageOrigin.LINK, kind) for kind in SinkKind if kind is not SinkKind.API} | {
     (MessageOrigin.LEAF, SinkKind.SERVICE)
 }
