@@ -60,6 +60,8 @@ def plain_step(core, now):
         or not core._has_interest(waiting.reply)
     ):
         return None
+    if core._looked_upto:
+        return None
     threshold_ns = config.inactive_threshold
     if threshold_ns and mono_ns - core._last_active_ns >= threshold_ns:
         return None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import ConsumerConfig
     from jetraft.store.stream.consumer_state import ConsumerState
 
+LOOKS_PER_STEP: Final = 10_000  # at pending messages, 0.3 us each: whether they are still there
 NONE_NAMED: Final[Mapping[int, int]] = {}
 STALE_ACK: Final = message.status(409, b"Stale Ack")  # with `strict_acks`: of a delivery that is not the newest
 
@@ -66,7 +67,8 @@ class Acknowledging:
         self._out = ConsumerEffects()
         self._last_active_ns = now.mono_ns
         self._last_ack_unix_ns = state.acked_ns
-        self._vanished = -1  # the stream's number at the last look for messages that are gone
+        self._vanished = -1  # the stream's number when the last look for messages that are gone began
+        self._looked_upto: int | None = None  # the sequence up to which it came, while it has to go on
 
     # --- events
 
@@ -137,12 +139,14 @@ class Acknowledging:
     def forget_missing(self, now: Now) -> bool:
         """Forget what waits for an ack and is gone from the stream (consumer.go, decStreamPending); True: there was.
 
-        Costs a look at each pending message, so it is for a consumer that is at its limit, or is asked for.
+        Costs a look at each pending message, so it is for a consumer that is at its limit, or is asked for. Many are
+        looked at over several steps: `is_looking` until then.
         """
-        if self._vanished == self._selector.vanished:
-            return False
-        self._vanished = self._selector.vanished
-        missing = self.pending.missing(self._selector.exists)
+        if not self.is_looking:
+            if self._vanished == self._selector.vanished:
+                return False
+            self._vanished, self._looked_upto = self._selector.vanished, 0
+        missing, self._looked_upto = self.pending.missing(self._selector.exists, self._looked_upto or 0, LOOKS_PER_STEP)
         if missing:
             seqs = Runs(delivery.seq for delivery in missing)
             self._last_ack_unix_ns = now.unix_ns
@@ -150,6 +154,11 @@ class Acknowledging:
             self._out.commands.append(commands.Acked(self.name, seqs))
             self._out.missing += missing
         return bool(missing)
+
+    @property
+    def is_looking(self) -> bool:
+        """True while a look for messages that are gone has to go on."""
+        return bool(self._looked_upto)
 
     def handed_on(self, seqs: Runs) -> None:
         """Another stream has the dead letters of these."""

@@ -109,7 +109,7 @@ class ConsumerCore(Acknowledging):
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
         self.pending.arrange()
-        if self._is_at_ack_limit():
+        if self._is_at_ack_limit() or self.is_looking:
             self.forget_missing(now)
         queued = self.pending.queued
         self._give_up(self.pending.expire(now.mono_ns), now)
@@ -122,7 +122,7 @@ class ConsumerCore(Acknowledging):
         has_more = self._rest(now) if self._pausing.is_paused else self._deliver(now)
         self._record(now)
         out, self._out = self._out, ConsumerEffects()
-        out.wake_ns = now.mono_ns + 1 if has_more else self._wake_ns(now)
+        out.wake_ns = now.mono_ns + 1 if has_more or self.is_looking else self._wake_ns(now)
         out.is_abandoned = self._is_abandoned(now)
         return out
 

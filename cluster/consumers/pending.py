@@ -129,12 +129,15 @@ class PendingTable:
     @property
     def is_awaiting(self) -> bool:
         """Whether the wait for an ack goes on for any; costs a look at each."""
-        return any(deadline_ns >= 0 for _, _, deadline_ns, _ in self._unacked.rows())
+        return self._unacked.has_time()
 
-    def missing(self, exists: Callable[[int], bool]) -> list[Delivery]:
-        """Those whose message is gone."""
-        rows = self._unacked.rows()
-        return [Delivery(seq, consumer_seq, count) for seq, consumer_seq, _, count in rows if not exists(seq)]
+    def missing(
+        self, exists: Callable[[int], bool], after_seq: int, count_max: int
+    ) -> tuple[list[Delivery], int | None]:
+        """Those whose message is gone, of so many above a sequence; and where to go on, if anywhere."""
+        rows = self._unacked.rows_after(after_seq, count_max)
+        found = [Delivery(seq, consumer_seq, count) for seq, consumer_seq, _, count in rows if not exists(seq)]
+        return found, rows[-1][0] if len(rows) == count_max else None
 
     def follow(self, policy: WaitPolicy) -> None:
         """Wait as a changed configuration says, counted from the delivery, the progress or the end of a delay."""

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import DeliveryRun, StoredLike
     from jetraft.store.model.config import ConsumerConfig
 
+WAITING_MAX: Final = (
+    5_000  # requests of one consumer, whatever its max_waiting: to end them takes 2 us each, in one step
+)
 TIMEOUT: Final = b"Request Timeout"
 BEHIND_LOOK_NS: Final = 2 * NS_PER_MS  # about one commit: is what came before a request that does not wait stored?
 NO_MESSAGES: Final = b"No Messages"
@@ -98,7 +101,7 @@ class PullConsumer(ConsumerCore):
             self._refuse(reply, *unsuitable)
         elif not self._pinning.arrives(self.config, request, now):
             self._refuse(reply, *PIN_MISMATCH)
-        elif len(self._waiting) >= self.config.max_waiting > 0 and not self._make_room(now):
+        elif len(self._waiting) >= self._waiting_max and not self._make_room(now):
             if not request.heartbeat_ns:  # a client with heartbeats notices by itself, and would only ask again
                 self._refuse(reply, 409, "Exceeded MaxWaiting")
         elif request.no_wait and self._is_spoken_for():
@@ -405,7 +408,12 @@ class PullConsumer(ConsumerCore):
         self._waiting.remove_if(
             lambda waiting: waiting.expires_at_ns <= now.mono_ns or not self._has_interest(waiting.reply)
         )
-        return len(self._waiting) < self.config.max_waiting
+        return len(self._waiting) < self._waiting_max
+
+    @property
+    def _waiting_max(self) -> int:
+        asked = self.config.max_waiting
+        return min(asked, WAITING_MAX) if asked > 0 else WAITING_MAX
 
     def _is_spoken_for(self) -> bool:
         """True when the requests in the queue that have a subscriber want more than there is."""

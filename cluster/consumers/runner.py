@@ -209,7 +209,7 @@ class ConsumerRunner:
     def figures(self) -> CoreStatistics:
         """The position of the consumer."""
         now = self._dispatcher.now()
-        if self.core.forget_missing(now):
+        if self.core.forget_missing(now) or self.core.is_looking:
             self.step(now)
         return self.core.statistics()
 

@@ -141,6 +141,24 @@ cdef class UnackedTable:
                 out.append((self.data[i].seq, self.data[i].consumer_seq, self.data[i].at_ns, self.data[i].count))
         return out
 
+    def rows_after(self, uint64_t seq, Py_ssize_t count_max):
+        """As many of these rows at most, of the sequences above this one."""
+        cdef size_t i = self.place_above(seq) if seq else self.head
+        cdef list out = []
+        while i < self.end and len(out) < count_max:
+            if self.data[i].count:
+                out.append((self.data[i].seq, self.data[i].consumer_seq, self.data[i].at_ns, self.data[i].count))
+            i += 1
+        return out
+
+    def has_time(self):
+        """Whether any live row has a time, and not one of the negative numbers that stand for something else."""
+        cdef size_t i
+        for i in range(self.head, self.end):
+            if self.data[i].count and self.data[i].at_ns >= 0:
+                return True
+        return False
+
     @property
     def num_redelivered(self):
         """Live rows that were delivered more than once."""

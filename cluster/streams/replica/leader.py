@@ -28,7 +28,7 @@ from jetraft.cluster.streams.publishing.ack_sending import AckSending
 from jetraft.cluster.streams.publishing.refusals import why_full
 from jetraft.cluster.streams.replica.expiry import Expiry
 from jetraft.cluster.streams.replica.leftovers import Leftovers
-from jetraft.cluster.streams.replica.removals import accepted
+from jetraft.cluster.streams.replica.removals import accepted, part_of
 from jetraft.cluster.streams.replica.republish import Republisher
 from jetraft.cluster.streams.rules.mapping import SubjectMapping
 from jetraft.cluster.streams.rules.publish_rate import PublishRate, too_fast
@@ -255,6 +255,10 @@ class StreamLeadership:
         """Count what is applied no longer among what is in flight."""
         if outcome is Outcome.OK and not self._ended:
             self.admission.settled(publish)
+
+    def part_of_purge(self, purge: commands.Purge) -> commands.Purge | None:
+        """What is to be proposed before a purge of very many messages (removals.py)."""
+        return part_of(purge, self._machine.store)
 
     def accept_purge(self, purge: commands.Purge) -> commands.Purge:
         """The purge that is to be proposed in this turn (removals.py). Raises NotLeaderError."""

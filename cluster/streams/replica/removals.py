@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.admission.admit import PublishAdmission
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.requests import JSApiStreamPurgeRequest
+    from jetraft.store.stream.stream_store import StreamStore
 
 NO_SEQ: Final = 1 << 63  # above every sequence
+PURGED_MAX: Final = 50_000  # messages that go with one entry: 0.2 us each on every replica
 
 
 def purge_of(config: StreamConfig, request: JSApiStreamPurgeRequest) -> commands.Purge:
@@ -36,6 +38,20 @@ def purge_of(config: StreamConfig, request: JSApiStreamPurgeRequest) -> commands
         below_seq=request.seq or None,
         keep=request.keep or None,
     )
+
+
+def part_of(purge: commands.Purge, store: StreamStore) -> commands.Purge | None:
+    """The oldest PURGED_MAX of what a purge removes; None when it removes no more than that.
+
+    Each part is an entry of its own, and others are applied in between. The purge itself is the last one.
+    """
+    filters = () if purge.subject in (None, EVERYTHING) else (purge.subject,)
+    found = store.next_matches(filters, store.first_seq, PURGED_MAX + 1)
+    if len(found) <= PURGED_MAX or (purge.below_seq and found[-1] >= purge.below_seq):
+        return None
+    if purge.keep and store.num_pending(filters, 0) - purge.keep <= PURGED_MAX:
+        return None
+    return commands.Purge(subject=purge.subject, below_seq=found[-1], keep=None)
 
 
 def accepted(

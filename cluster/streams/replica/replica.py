@@ -296,10 +296,15 @@ class StreamReplica:
 
     async def purge(self, request: JSApiStreamPurgeRequest) -> int:
         """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
-        removed = await self._change(self._leading().accept_purge(purge_of(self.config, request)))
+        purge, total = purge_of(self.config, request), 0
+        while (part := self._leading().part_of_purge(purge)) is not None:
+            removed = await self._change(part)
+            assert isinstance(removed, int)
+            total += removed
+        removed = await self._change(self._leading().accept_purge(purge))
         assert isinstance(removed, int)
         self.group.checkpoint()
-        return removed
+        return total + removed
 
     async def delete_message(self, seq: int, *, erase: bool) -> bool:
         """Remove one message, overwriting its bytes with `erase`; False when it was not there."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jetraft.cluster.consumers.pending import PendingTable
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
@@ -137,6 +138,38 @@ def test_a_full_queue_refuses_and_is_silent_to_those_with_heartbeats() -> None:
     client.pull(b"1", reply=b"_INBOX.2")
     assert statuses(client.pull(b"1")) == [b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"]
     assert client.pull(b'{"batch":1,"expires":%d,"idle_heartbeat":%d}' % (S, S // 4)) == []
+
+
+def test_a_consumer_without_a_limit_of_its_own_holds_a_bounded_number_of_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jetraft.cluster.consumers.pull.WAITING_MAX", 3)
+    client = Client(max_waiting=1_000)
+    for number in range(3):
+        assert client.pull(b"1", reply=b"_INBOX.%d" % number) == []
+    assert statuses(client.pull(b"1")) == [b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"]
+
+
+def test_many_pending_messages_are_looked_for_over_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetraft.cluster.consumers.acknowledging.LOOKS_PER_STEP", 4)
+    client = Client(*[b"s.a"] * 10, max_ack_pending=10)
+    assert len(client.pull(b"10")) == 10
+    begun: list[int] = []
+    missing = PendingTable.missing
+
+    def noting(table: PendingTable, exists: Any, after_seq: int, count_max: int) -> Any:
+        assert count_max == 4
+        begun.append(after_seq)
+        return missing(table, exists, after_seq, count_max)
+
+    monkeypatch.setattr(PendingTable, "missing", noting)
+    for seq in (2, 6, 9):
+        finish(client.node, partial(client.replica.delete_message, seq, erase=False))
+    info_of(client.replica, "c")
+    client.node.turn()
+    client.node.sleep(S)
+    assert begun[:3] == [0, 4, 8]
+    assert info_of(client.replica, "c").num_ack_pending == 7
 
 
 def test_requests_of_clients_that_left_make_room() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -174,6 +176,53 @@ def test_a_purge_removes_what_it_names(request_: JSApiStreamPurgeRequest, purged
     publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
     assert finish(node, lambda: replica.purge(request_)) == purged
     assert replica.machine.store.next_matches((), 1, 10) == left
+
+
+@pytest.mark.parametrize(
+    ("request_", "purged", "removals"),
+    [
+        (JSApiStreamPurgeRequest(), 10, [3, 3, 3, 1]),
+        (JSApiStreamPurgeRequest(filter="s.a"), 5, [3, 2]),
+        (JSApiStreamPurgeRequest(filter="s.*", keep=2), 8, [3, 3, 2]),
+        (JSApiStreamPurgeRequest(seq=9), 8, [3, 3, 2]),
+        (JSApiStreamPurgeRequest(keep=8), 2, [2]),
+        (JSApiStreamPurgeRequest(filter="s.b", seq=4), 1, [1]),
+    ],
+)
+def test_a_purge_of_many_messages_is_several_entries(
+    request_: JSApiStreamPurgeRequest, purged: int, removals: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jetraft.cluster.streams.replica.removals.PURGED_MAX", 3)
+    node = Node()
+    replica = start_stream(node)
+    publish(node, *[b"s.a", b"s.b"] * 5)
+    found: list[int] = []
+    purge = replica.machine.store.purge
+
+    def noting(**asked: Any) -> int:
+        found.append(purge(**asked))
+        return found[-1]
+
+    monkeypatch.setattr(replica.machine.store, "purge", noting)
+    assert finish(node, lambda: replica.purge(request_)) == purged
+    assert found == removals
+
+
+def test_what_is_too_old_goes_a_bounded_number_in_each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetraft.cluster.streams.replica.expiry.AGED_MAX", 3)
+    node = Node()
+    replica = start_stream(node, max_age=10 * S)
+    publish(node, *[b"s.a"] * 10)
+    found: list[int] = []
+    remove_below = replica.machine.store.remove_below
+
+    def noting(seq: int) -> int:
+        found.append(remove_below(seq))
+        return found[-1]
+
+    monkeypatch.setattr(replica.machine.store, "remove_below", noting)
+    node.sleep(11 * S)
+    assert found == [3, 3, 3, 1]
 
 
 @pytest.mark.parametrize("subject", ["", ">"])
