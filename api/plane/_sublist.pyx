@@ -167,7 +167,7 @@ cdef void group_queues(match_t* out) noexcept nogil:
         while mask < 2 * out.queue_count:
             mask = 2 * mask + 1
         places = <uint32_t*>calloc(<size_t>mask + 1, sizeof(uint32_t))
-        if numbers == NULL or places == NULL:       # as if nobody were in a group
+        if numbers == NULL or places == NULL:       # as if no group had a member
             free(numbers)
             free(places)
             return
