@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel wheels sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel wheels python-check sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -113,6 +113,12 @@ build-debug: setup ## compile with bounds checks and without optimisation; `make
 
 wheel: setup     ## build both wheels, in dist/: jetraft with compiled modules, pyspark-jetstream in Python only
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./src/pyspark-jetstream
+
+python-check: setup ## the tests of nats-py against a server of another interpreter: PYTHON_OF=/usr/bin/python3.13
+	@test -n "$(PYTHON_OF)" || { echo "make python-check: name an interpreter: PYTHON_OF=/usr/bin/python3.13"; exit 1; }
+	$(PYTHON_OF) -m venv build/python-check
+	build/python-check/bin/pip install --quiet --disable-pip-version-check .
+	JETRAFT_SERVER_CMD="env -u PYTHONPATH $(abspath build/python-check/bin/jetraft)" $(BIN)/python -m pytest -q tests/clients/test_nats_py_*.py
 
 wheels: setup    ## build wheels for CPython 3.11 to 3.14, glibc and musl, x86-64 and arm64, in dist/ (needs a container engine; ARCHS=x86_64)
 	@command -v docker >/dev/null || command -v podman >/dev/null || { echo "make wheels: install docker.io or podman first"; exit 1; }
