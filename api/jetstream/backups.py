@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from jetraft.api.jetstream.asking import client_of
 from jetraft.api.jetstream.views import single_stream
 from jetraft.cluster.backup.asker import Asker
+from jetraft.cluster.backup.large_bodies import worked_on
 from jetraft.cluster.backup.mark import is_marked
 from jetraft.cluster.backup.sending import Manner
-from jetraft.cluster.requests.large_bodies import worked_on
 from jetraft.store.model import errors, message
 from jetraft.store.model.requests import JSApiStreamRestoreRequest, JSApiStreamSnapshotRequest
 from jetraft.store.model.responses import ResponseType, answer, error_answer

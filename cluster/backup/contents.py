@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, ArchiveEntry, cut_off
-from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
+from jetraft.cluster.backup.consumers import SEQ_MAX, ConsumerParts, UnfinishedConsumer
 from jetraft.store.model import errors
 from jetraft.store.model.message import valid_block
 from jetraft.store.model.state import StreamState
@@ -44,6 +44,7 @@ class ArchiveEnd:
 
 
 Item = StreamState | ConsumerState | ArchiveEntry | Removal | ArchiveEnd  # an entry is a message
+Found = Item | UnfinishedConsumer
 
 
 class Contents:
@@ -66,7 +67,7 @@ class Contents:
         self.state = StreamState(messages=SEQ_MAX, bytes=bytes_max, first_seq=1, last_seq=SEQ_MAX)
         return self.state
 
-    def take(self, entry: ArchiveEntry) -> Item:
+    def take(self, entry: ArchiveEntry) -> Found:
         """The item of the next entry. Raises CorruptArchiveError."""
         if self._ended:
             raise CorruptArchiveError("archive: invalid archive stream")
@@ -104,21 +105,21 @@ class Contents:
         self._last_seq = max(0, state.first_seq - 1)
         return state
 
-    def _consumer(self, entry: ArchiveEntry) -> ConsumerState:
+    def _consumer(self, entry: ArchiveEntry) -> UnfinishedConsumer:
         if not entry.name.startswith(CONSUMER_PREFIX) or entry.seq or entry.hdr:
             raise CorruptArchiveError(f"invalid consumer entry {entry.name[:80]!r}")
         self._consumers_left -= 1
-        return self.consumer(entry.name.removeprefix(CONSUMER_PREFIX), entry.body)
+        return self.consumer(entry.name.removeprefix(CONSUMER_PREFIX), entry.body, ConsumerParts())
 
-    def consumer(self, raw: bytes, body: bytes) -> ConsumerState:
-        """The consumer of a name and a body. Raises CorruptArchiveError."""
+    def consumer(self, raw: bytes, body: bytes, parts: ConsumerParts) -> UnfinishedConsumer:
+        """The consumer of a name and a body, or of parts that are there. Raises CorruptArchiveError."""
         name = raw.decode("utf-8", "replace")
         if not valid_asset_name(raw) or len(raw) > NAME_BYTES_MAX:
             raise CorruptArchiveError(f"invalid consumer entry {name!r:.80}")
         if name in self._names or len(self._names) >= CONSUMERS_MAX:
             raise CorruptArchiveError(f"consumer {name!r} twice")
         self._names.add(name)
-        return unpack_consumer(name, body, self._config, self._now_unix_ns)
+        return UnfinishedConsumer(name, self._config, self._now_unix_ns, body, parts)
 
     def _message(self, entry: ArchiveEntry, state: StreamState) -> ArchiveEntry:
         if not self._last_seq < entry.seq <= state.last_seq:

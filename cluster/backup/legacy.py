@@ -25,9 +25,10 @@ import attrs
 import orjson
 
 from jetraft.cluster.backup.archive import ArchiveEntry, cut_off
-from jetraft.cluster.backup.consumers import OURS
+from jetraft.cluster.backup.consumers import ROWS_MAX, ConsumerParts
 from jetraft.cluster.backup.contents import ArchiveEnd, Removal
 from jetraft.cluster.backup.sums import HDR_LENGTH_BYTES, SUM_BYTES, WAITING_MAX, BlockSums, Configurations, index_holds
+from jetraft.store.model.gojson import BODY_BYTES_MAX
 from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 TAR_BLOCK: Final = 512
 FILE_BYTES_MAX: Final = 64 << 20  # a block of nats-server has 8 MiB, and a message more at most
-PENDING_MAX: Final = 1_000_000  # each some 500 bytes of memory; nats-server's default of max_ack_pending is 1,000
 MEMBERS_PER_STEP: Final = 64  # of a tar: about a millisecond
 RECORDS_PER_STEP: Final = 256  # about a millisecond
 REMOVED_AT_ONCE: Final = 10_000  # sequences of one removal
@@ -121,7 +121,7 @@ def _long_name(content: bytes) -> bytes:
 
 
 class LegacyContents:
-    """Files in; messages, removals and consumers' bodies out, in the order of the archive."""
+    """Files in; messages, removals and consumers out, in the order of the archive."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -130,10 +130,10 @@ class LegacyContents:
         self._met_stream = False
         self.last_seq = self.last_ts_ns = 0
 
-    def take(self, file: File) -> Iterator[ArchiveEntry | Removal | tuple[bytes, bytes] | None]:
+    def take(self, file: File) -> Iterator[ArchiveEntry | Removal | tuple[bytes, ConsumerParts] | None]:
         """Yield what a file says, and None for work that says nothing yet.
 
-        A consumer is its name and the body that this server would have written.
+        A consumer is its name and what the file says of it.
         """
         known = _NAME.fullmatch(file.name)
         if known is None:
@@ -214,22 +214,30 @@ class LegacyContents:
         self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
         return ArchiveEntry(subject, ts_ns, seq, hdr, body), end
 
-    def _consumer(self, name: bytes, data: bytes) -> Generator[None, None, bytes]:
+    def _consumer(self, name: bytes, data: bytes) -> Generator[None, None, ConsumerParts]:
         config = _json(self._configs.pop(name, b"{}"))
         created = parse_time(str(config.pop("Created", ""))) or 0
         config.pop("Name", None)
-        state = yield from _consumer_state(data)
-        return orjson.dumps({"config": config, "state": state, OURS: {"created": max(0, created)}})
+        parts = ConsumerParts(config_json=orjson.dumps(config), ours={"created": max(0, created)})
+        try:
+            yield from _add_state(parts, data)
+        except CorruptArchiveError:
+            raise
+        except ValueError as error:
+            raise CorruptArchiveError(f"a consumer state: {error!s:.80}") from error
+        return parts
 
 
 def _checked_count(count: int) -> int:
     """How many messages a consumer waits for, or has sent again. Raises CorruptArchiveError."""
-    if count > PENDING_MAX:
-        raise CorruptArchiveError(f"a consumer state with more than {PENDING_MAX} messages")
+    if count > ROWS_MAX:
+        raise CorruptArchiveError(f"a consumer state with more than {ROWS_MAX} messages")
     return count
 
 
 def _json(data: bytes) -> dict[str, Any]:
+    if len(data) > BODY_BYTES_MAX:
+        raise CorruptArchiveError("a configuration that is too large")
     try:
         value = orjson.loads(data)
     except ValueError as error:
@@ -258,8 +266,8 @@ def _plain_block(data: bytes) -> Generator[None, None, memoryview]:
     return memoryview(bytes(out) + data[-SUM_BYTES:])
 
 
-def _consumer_state(data: bytes) -> Generator[None, None, dict[str, Any]]:
-    """The JSON state of an `o.dat`. Raises CorruptArchiveError."""
+def _add_state(parts: ConsumerParts, data: bytes) -> Iterator[None]:
+    """Add what an `o.dat` says. Raises CorruptArchiveError, ValueError."""
     if len(data) < 2 or data[0] != _STATE_MAGIC or data[1] not in _STATE_VERSIONS:  # noqa: PLR2004  (magic, version)
         raise CorruptArchiveError("a damaged consumer state")
     at, numbers = 2, []
@@ -269,7 +277,7 @@ def _consumer_state(data: bytes) -> Generator[None, None, dict[str, Any]]:
     floor_consumer, floor_stream, consumer_seq, stream_seq, count = numbers
     if data[1] == 1:  # the first version counted deliveries from the floor
         consumer_seq, stream_seq = consumer_seq + max(0, floor_consumer - 1), stream_seq + max(0, floor_stream - 1)
-    pending: dict[str, Any] = {}
+    parts.deliver(consumer_seq, stream_seq)
     if count:
         newest_s, at = _varint(data, at)
         for place in range(_checked_count(count)):
@@ -281,21 +289,14 @@ def _consumer_state(data: bytes) -> Generator[None, None, dict[str, Any]]:
                 number, at = _uvarint(data, at)
             age_s, at = _varint(data, at)
             at_ns = max(0, newest_s - age_s) * 10**9
-            pending[str(seq + floor_stream)] = {"Sequence": number + floor_consumer, "Timestamp": at_ns}
+            parts.wait_for(seq + floor_stream, number + floor_consumer, at_ns)
     count, at = _uvarint(data, at)
-    again: dict[str, int] = {}
     for place in range(_checked_count(count)):
         if place % RECORDS_PER_STEP == 0:
             yield
         seq, at = _uvarint(data, at)
         times, at = _uvarint(data, at)
-        again[str(seq + floor_stream)] = times
-    return {
-        "delivered": {"consumer_seq": consumer_seq, "stream_seq": stream_seq},
-        "ack_floor": {"consumer_seq": floor_consumer, "stream_seq": floor_stream},
-        "pending": pending,
-        "redelivered": again,
-    }
+        parts.deliver_again(seq + floor_stream, times)
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:

@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from jetraft.cluster.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, cut_off
+from jetraft.cluster.backup.consumers import UnfinishedConsumer
 from jetraft.cluster.backup.contents import Contents, Removal
+from jetraft.cluster.backup.large_bodies import worked_on
 from jetraft.cluster.backup.legacy import LegacyContents, TarReader
 from jetraft.store.s2.framing import Decompressor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
-    from jetraft.cluster.backup.contents import Item
+    from jetraft.cluster.backup.contents import Found, Item
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 ITEMS_AT_ONCE: Final = 256  # a turn waits for so many: about a millisecond
 BYTES_PER_ITEM: Final = 4096  # to decompress that many costs as much as an item
 
 
 class Format(Protocol):
-    """One version of the archive: decompressed bytes in, items out. Both raise CorruptArchiveError."""
+    """One version of the archive: decompressed bytes in, what they say out. Both raise CorruptArchiveError."""
 
-    def add(self, block: bytes) -> Iterator[Item | None]:
+    def add(self, block: bytes) -> Iterator[Found | None]:
         """Yield what is complete now, and None for work without an item that has taken about a millisecond."""
 
     def finish(self) -> Iterator[Item]:
@@ -37,7 +40,7 @@ class SecondVersion:
     def __init__(self, contents: Contents) -> None:
         self._reader, self._contents = ArchiveReader(), contents
 
-    def add(self, block: bytes) -> Iterator[Item]:
+    def add(self, block: bytes) -> Iterator[Found]:
         """Yield what is complete now."""
         return map(self._contents.take, self._reader.add(block))
 
@@ -56,7 +59,7 @@ class FirstVersion:
         self._tar, self._files, self._contents = TarReader(), LegacyContents(stream), contents
         self._room_bytes = room_bytes
 
-    def add(self, block: bytes) -> Iterator[Item | None]:
+    def add(self, block: bytes) -> Iterator[Found | None]:
         """Yield what is complete now, and None for work without an item."""
         for file in self._tar.add(block):
             if file is None:
@@ -70,7 +73,8 @@ class FirstVersion:
                 elif found is None or isinstance(found, Removal):
                     yield found
                 else:
-                    yield self._contents.consumer(*found)
+                    name, parts = found
+                    yield self._contents.consumer(name, b"", parts)
 
     def finish(self) -> Iterator[Item]:
         """The end of the stream."""
@@ -99,7 +103,8 @@ async def items_of(
                 is_second = start.startswith(MAGIC)
                 archive = SecondVersion(contents) if is_second else FirstVersion(contents, config.name, room_bytes)
             block, start = start, b""
-            for item in archive.add(block):
+            for found in archive.add(block):
+                item = await _finished(found, work) if isinstance(found, UnfinishedConsumer) else found
                 if item is not None:
                     yield item
                 await work.add(1 if item is not None else ITEMS_AT_ONCE)
@@ -108,6 +113,16 @@ async def items_of(
         raise cut_off()
     for item in archive.finish():
         yield item
+
+
+async def _finished(consumer: UnfinishedConsumer, work: _Work) -> ConsumerState:
+    """Read and make a consumer, which may take seconds, in turns of about a millisecond."""
+    for _ in consumer.parse():
+        await work.add(ITEMS_AT_ONCE)
+    await worked_on(consumer.parts.config_json, consumer.configure)
+    for _ in consumer.build():
+        await work.add(ITEMS_AT_ONCE)
+    return consumer.state
 
 
 class _Work:

@@ -22,6 +22,7 @@ import attrs
 import orjson
 import trio
 
+from jetraft.cluster.backup.large_bodies import worked_on
 from jetraft.cluster.backup.mark import is_marked, marked
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.backups import (
@@ -39,7 +40,6 @@ from jetraft.cluster.calls.messages.backups import (
 )
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.consumers.account_bounds import within
-from jetraft.cluster.requests.large_bodies import worked_on
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model import errors

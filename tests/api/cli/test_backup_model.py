@@ -25,6 +25,7 @@ from jetraft.api.cli.backup_session import BackupError, BackupSession
 from jetraft.api.cli.backup_taking import take
 from jetraft.cluster.backup import sending
 from jetraft.cluster.backup.archive import END, STATE_NAME, ArchiveEntry
+from jetraft.cluster.backup.consumers import UnfinishedConsumer
 from jetraft.cluster.backup.contents import Contents
 from jetraft.cluster.backup.live_cut import CUT_NAME
 from jetraft.cluster.backup.sending import ROUNDS_MAX, Manner, Sending, cut_of
@@ -137,7 +138,11 @@ def restored(directory: Path, point: BackupPoint) -> Messages:
     state = orjson.dumps(backup.state(len(consumers)))
     entries = [ArchiveEntry(STATE_NAME, 0, 0, b"", state), *consumers, *backup.contents.messages()]
     for entry in (*entries, END):
-        contents.take(entry)
+        found = contents.take(entry)
+        if isinstance(found, UnfinishedConsumer):
+            assert not list(found.parse())
+            found.configure()
+            assert not list(found.build())
     contents.finish()
     return [(one.seq, one.name, one.hdr, one.body, one.ts_ns) for one in entries if one.seq]
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import trio
 
-from jetraft.cluster.requests.large_bodies import IN_TURN_BYTES_MAX, worked_on
+from jetraft.cluster.backup.large_bodies import IN_TURN_BYTES_MAX, worked_on
 
 
 async def test_a_large_body_is_worked_on_by_a_thread_and_a_small_one_is_not() -> None:
