@@ -59,6 +59,7 @@ cdef enum:
     WORK_OF_HEADERS = 3     # of a message with headers, beside 1: a stream may have to judge it by itself
     RECEIVERS_PER_WORK = 16     # of a message; few cost nothing beside the message itself
     MEMBERS_PER_WORK = 64       # of a queue group: one of them is drawn
+    WORK_OF_ACK = 3         # of one that says more than that a message was handled: 6 us
     WORK_OF_OUR_HEADERS = 15    # of one with headers of JetStream: a stream judges it by itself, in 8 to 60 us
     WORK_OF_PATTERN = 1023      # of one that names a pattern: a search for it takes 0.7 ms among 20,000 subjects
 
@@ -305,10 +306,17 @@ cdef bint names_pattern(msg_t* msg) noexcept nogil:
     return False
 
 
+cdef inline bint says_more(msg_t* msg) noexcept nogil:
+    """Whether this is an ack that is not handled in a run: it is negative, has a delay, or is a sign of progress."""
+    if msg.size == 0 or msg.subject_len < 8 or memcmp(msg.subject, b"$JS.ACK.", 8) != 0:
+        return False
+    return msg.size != 4 or memcmp(msg.data, b"+ACK", 4) != 0
+
+
 cdef inline uint32_t work_of(msg_t* msg) noexcept nogil:
     """What a message costs a receiver in Python; 1 is what one costs that is handled in a run."""
     if msg.hdr_len == 0:
-        return 1
+        return 1 + WORK_OF_ACK if says_more(msg) else 1
     if memmem(msg.data, msg.hdr_len, b"\nNats-", 6) == NULL:
         return 1 + WORK_OF_HEADERS
     if names_pattern(msg):

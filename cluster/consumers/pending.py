@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 NEVER_NS: Final = 2**63 - 1
+EXPIRED_MAX: Final = 5_000  # messages that are queued for redelivery, and looks at what no longer waits, in one step
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
 QUEUED: Final = -1  # the deadline of a message in the redelivery queue
 
@@ -166,11 +167,18 @@ class PendingTable:
         return row is not None
 
     def expire(self, now_ns: int) -> Runs:
-        """Queue for redelivery what waited long enough; return those that were delivered as often as allowed."""
+        """Queue for redelivery what waited long enough; return those that were delivered as often as allowed.
+
+        EXPIRED_MAX at a time: `wake_ns` says that more is due.
+        """
         exhausted: list[int] = []
-        while self._heap and self._heap[0][0] <= now_ns:
+        left = EXPIRED_MAX
+        while left > 0 and self._heap and self._heap[0][0] <= now_ns:
             deadline_ns, first, last = heappop(self._heap)
-            due = self._unacked.with_at(first, last, deadline_ns)
+            due = self._unacked.with_at(first, last, deadline_ns, left)
+            if len(due) == left and due.last < last:
+                heappush(self._heap, (deadline_ns, due.last + 1, last))
+            left -= max(1, len(due))
             if self.policy.max_deliver > 0:
                 exhausted += [seq for seq in due if self.policy.is_exhausted(self.count(seq))]
             self._unacked.set_at(due, QUEUED)

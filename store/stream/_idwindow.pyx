@@ -10,7 +10,7 @@ Invariants: `first <= number < end` for all entries; an id that was stored twice
 to the newer one.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -107,10 +107,11 @@ cdef class IdWindow:
         """Timestamp of the newest entry, None when there is none."""
         return self.entry(self.end - 1).ts_ns if self.end > self.first else None
 
-    def forget_before(self, int64_t horizon_ts_ns):
-        """Remove the entries older than the horizon; return how many ids are no longer known."""
+    def forget_before(self, int64_t horizon_ts_ns, uint64_t count_max=UINT64_MAX):
+        """Remove the entries older than the horizon, so many at most; return how many ids are no longer known."""
         cdef size_t before = self.known
-        while self.first < self.end and self.entry(self.first).ts_ns < horizon_ts_ns:
+        while count_max and self.first < self.end and self.entry(self.first).ts_ns < horizon_ts_ns:
+            count_max -= 1
             self.forget_slot(self.first)
             self.first += 1
             if self.first % CHUNK_ENTRIES == 0:

@@ -12,7 +12,7 @@ the last delivery in the former, the deadline in the latter.
 Invariants: seq ascends over all rows; `head` is the first live row, or `end`; live <= end - head.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
@@ -122,13 +122,14 @@ cdef class UnackedTable:
         """(consumer sequence, stream sequence) of the lowest live row, None when there is none."""
         return (self.data[self.head].consumer_seq, self.data[self.head].seq) if self.live else None
 
-    def with_at(self, uint64_t first, uint64_t last, int64_t at_ns):
-        """The live sequences in first..last with exactly this time."""
+    def with_at(self, uint64_t first, uint64_t last, int64_t at_ns, uint64_t count_max=UINT64_MAX):
+        """The live sequences in first..last with exactly this time, the lowest so many of them."""
         cdef Runs out = Runs()
         cdef size_t place = self.place_above(first - 1) if first else self.head
-        while place < self.end and self.data[place].seq <= last:
+        while count_max and place < self.end and self.data[place].seq <= last:
             if self.data[place].count and self.data[place].at_ns == at_ns:
                 out.put(self.data[place].seq, 1)
+                count_max -= 1
             place += 1
         return out
 

@@ -7,11 +7,14 @@ the window times the publish rate, as in nats-server (stream.go, storeMsgId and 
 The ids are stored in `_idwindow.pyx`, in the order of their timestamps, which never decrease.
 """
 
+from typing import Final
+
 import attrs
 import msgpack
 
 from jetraft.store.stream._idwindow import IdWindow
 
+EXPIRED_MAX: Final = 10_000  # ids that are removed for one message, 0.1 us each
 _SNAPSHOT_VERSION = 2
 
 
@@ -42,6 +45,8 @@ class Dedup:
         if found is None:
             return None
         seq, ts_ns = found
+        if ts_ns < self._horizon_ts_ns:  # it is still to be removed
+            return None
         if now_ts_ns is not None and ts_ns < now_ts_ns - self._window_ns:
             return None
         return seq
@@ -55,12 +60,12 @@ class Dedup:
         self._ids.add(msg_id, seq, ts_ns)
 
     def expire(self, now_ts_ns: int) -> int:
-        """Remove the ids stored before `now_ts_ns` minus the window; return their number."""
-        horizon = now_ts_ns - self._window_ns
-        if horizon <= self._horizon_ts_ns:
-            return 0
-        self._horizon_ts_ns = horizon
-        return self._ids.forget_before(horizon)
+        """Forget the ids stored before `now_ts_ns` minus the window; return how many were removed.
+
+        EXPIRED_MAX at most: the others are unknown too, and are removed by the next calls.
+        """
+        self._horizon_ts_ns = max(self._horizon_ts_ns, now_ts_ns - self._window_ns)
+        return self._ids.forget_before(self._horizon_ts_ns, EXPIRED_MAX)
 
     def set_window(self, window_ns: int) -> None:
         """Change the window; a wider one does not restore expired ids."""

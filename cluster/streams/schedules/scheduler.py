@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 ROUND_NS_MIN: Final = NS_PER_S // 4  # as nats-server: what is due is looked for at most so often
 WAITING_ROUND_NS_MIN: Final = 20 * NS_PER_MS  # of messages that wait: they are late by no more
 PUT_OFF_NS: Final = NS_PER_S  # while the stream takes nothing
-PRODUCED_MAX: Final = 1000  # in one round
+PRODUCED_MAX: Final = 250  # in one round, some 40 us each
+NEXT_ROUND_NS: Final = 10 * NS_PER_MS  # after one in which more was due
 OUTDATED_MIN: Final = 64  # of schedules that were replaced or are gone, before the heap is cleared of them
 
 
@@ -137,7 +138,7 @@ class Scheduler:
         if taken < len(made):
             name = self._machine.config.name if self._machine.config else ""
             log.warning("stream %s: refused %d of %d messages of schedules", name, len(made) - taken, len(made))
-        self._arm()
+        self._arm(NEXT_ROUND_NS if len(made) == PRODUCED_MAX else 0)
 
     def _produced(self, due_ns: int, seq: int, subject: bytes, now_ns: int) -> bytes | None:
         """The message that a schedule produces at a time; None when it is another one by now, or gone."""

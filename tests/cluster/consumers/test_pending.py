@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,3 +165,18 @@ def test_every_unacked_message_comes_again_and_no_acked_one(history: list[tuple[
         deadlines.update(dict.fromkeys(due, now_ns + 100))
         assert len(table) == len(deadlines)
         assert table.wake_ns <= min(deadlines.values(), default=NEVER_NS)
+
+
+def test_what_is_due_at_once_is_queued_a_bounded_number_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetraft.cluster.consumers.pending.EXPIRED_MAX", 4)
+    table = PendingTable(WAIT)
+    table.add(Runs(range(1, 11)), 1, 0)
+    for seq in (3, 20):
+        table.redeliver_at(seq, 90)
+    again = []
+    while table.wake_ns <= 100:
+        table.expire(100)
+        found = redeliver_all(table, 100)
+        assert len(found) <= 4
+        again += found
+    assert again == [3, 1, 2, 4, 5, 6, 7, 8, 9, 10]

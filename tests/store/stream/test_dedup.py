@@ -123,3 +123,18 @@ def test_statistics_are_a_snapshot() -> None:
     window.add(b"a", 1, 100)
     assert attrs.asdict(before) == {"ids": 0, "window_ns": 5, "horizon_ts_ns": 0}
     assert window.statistics().ids == 1
+
+
+def test_ids_that_expire_together_are_unknown_at_once_and_removed_a_bounded_number_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jetraft.store.stream.dedup.EXPIRED_MAX", 4)
+    window = Dedup(5)
+    for seq in range(1, 11):
+        window.add(b"%d" % seq, seq, 100)
+    assert window.expire(1_000) == 4
+    assert [window.check(b"%d" % seq) for seq in range(1, 11)] == [None] * 10
+    window.add(b"7", 11, 1_000)
+    assert Dedup.restore(window.snapshot()).check(b"7") == 11
+    assert [window.expire(1_000) for _ in range(3)] == [3, 2, 0]  # the old one of 7 counts for nothing
+    assert [window.check(b"%d" % seq) for seq in range(1, 11)] == [None] * 6 + [11] + [None] * 3
