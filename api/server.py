@@ -60,6 +60,7 @@ from jetraft.store.model.versioning import SERVER_VERSION
 SERVER_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 SERVER_ID_CHARS = 55  # as a public nkey of a server: N and 55 base-32 digits
 DESCRIPTORS_LOOK_S = 5.0
+SWITCH_S = 0.0005  # that a thread which decodes something large keeps the turn waiting, each time; Python's own is 5 ms
 LEFT_OUT_LOOK_S = 10.0
 
 
@@ -312,6 +313,7 @@ class Server:
                 if self.claims is not None:
                     nursery.start_soon(self.claims.run)
                 tune_collector()
+                sys.setswitchinterval(SWITCH_S)
                 for listener in reversed(self.listeners):  # all is served by now; the clients' own is the very last
                     listen(listener.sock, clients_error(options) if listener is self.listeners[0] else "{}")
                     nursery.start_soon(listener.run)

@@ -66,7 +66,7 @@ async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
     if not request.config.name or is_marked(request.config):
         raise errors.BAD_REQUEST.with_values()
     asker = Asker(client=client_of(call.hdr, call.account), answer=partial(_outcome, service))
-    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, asker)}
+    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, call.body, asker)}
 
 
 def _restore_request(call: Call) -> JSApiStreamRestoreRequest:

@@ -205,14 +205,15 @@ class Backups:
 
     # --- restores, on the node where the request entered
 
-    async def begin_restore(self, account: str, config: StreamConfig, asker: Asker) -> str:
+    async def begin_restore(self, account: str, config: StreamConfig, body: bytes, asker: Asker) -> str:
         """Take an upload from now on; return its subject. The asker is told the outcome. Raises ApiError.
 
-        The name is free and the config is valid when this returns.
+        The name is free and the config, which was asked for by that body, is valid when this returns.
         """
         from jetraft.cluster.backup.upload import Upload  # noqa: PLC0415
 
-        kept = await self._ask(account, Owner.META, "", FREE, orjson.dumps(config.to_json_dict()))
+        asked = await worked_on(body, lambda: orjson.dumps(config.to_json_dict()))
+        kept = await self._ask(account, Owner.META, "", FREE, asked)
         config = await worked_on(kept, lambda: StreamConfig.from_json(orjson.dumps(FreeAnswer.unpack(kept).config)))
         if self._uploads >= UPLOADS_MAX or self._nursery is None:
             raise errors.STREAM_RESTORE_FAILED.with_values(err="too many restores at the same time")
@@ -351,8 +352,8 @@ class Backups:
             answer = BackupAnswer(refusal=refusal)
         return answer.pack()
 
-    async def _serve_free(self, request: ForwardedRequest) -> dict[str, Any]:
-        """Return the config as it would be kept."""
+    async def _serve_free(self, request: ForwardedRequest) -> orjson.Fragment:
+        """Return the config as it would be kept, encoded."""
         if self._machine.leading_term is None:
             raise Moved(self._machine.leader)
         asked = await worked_on(request.payload, lambda: StreamConfig.from_json(request.payload))
@@ -361,7 +362,8 @@ class Backups:
         config = self._frontend.checked(asked, pedantic=False)
         if self._machine.table.get(StreamKey(request.account, config.name)) is not None:
             raise errors.STREAM_NAME_EXISTS_RESTORE_FAILED.with_values()
-        return config.to_json_dict()
+        # The name may be taken meanwhile: the creation looks again.
+        return orjson.Fragment(await worked_on(request.payload, lambda: orjson.dumps(config.to_json_dict())))
 
     async def _serve_create(self, request: ForwardedRequest) -> int:
         """Return the incarnation; the same for the same restore, should it be asked twice."""
