@@ -6,7 +6,7 @@ object, a read would miss what was acknowledged long ago: the member has restart
 or was wiped. Afterwards the member stays readable for READ_GRACE_NS beyond the last moment at which it was fresh: an
 election takes a moment, and a member that is a few entries behind has the others of a moment ago.
 
-What a leader tells costs no message of its own: every append and every commit notice carries it, also the empty append
+News of a leader costs no message of its own: every append and every commit notice carries it, also the empty append
 by which a new leader looks for where a log ends, and a leader whose state is not complete tells nothing.
 """
 

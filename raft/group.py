@@ -1,6 +1,6 @@
 """One group on one node, as others see it: what they read of it, what they ask of it, and its turns.
 
-Between turns proposals queue up. What happens in a turn of the node, events and all, is `Turns` (raft/turns.py), which
+Between turns proposals queue up. A turn of the node, events and all, is `Turns` (raft/turns.py), which
 the manager drives; then it hands the log to the writer. Nothing in a turn awaits.
 """
 

@@ -1,7 +1,7 @@
 """All groups of a node: their deadlines, their messages, and one flush per turn.
 
 An idle group costs next to nothing: it is stepped only on a message, a proposal, a finished fsync, a link that changed
-(some groups in each turn, raft/peer_events.py), or its deadline (raft/deadlines.py). What the groups send in a turn
+(some groups in each turn, raft/peer_events.py), or its deadline (raft/deadlines.py). All that the groups send in a turn
 leaves as one payload per peer (raft/outgoing.py). `flush` ends a turn; when something is queued outside of one (a
 finished fsync, a proposal from a task), `on_dirty` schedules one.
 

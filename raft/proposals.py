@@ -1,7 +1,8 @@
 """The queues of a group: proposals for the end of the turn, then for their commit, and reads for their round.
 
 Every proposal ends exactly once (rule 25): OK with the result of apply, REFUSED when it was never in the log, UNKNOWN
-when leadership was lost after it was. Who needs no result may ask to hear of the commit besides, before apply.
+when leadership was lost after it was. A caller that needs no result may ask to hear of the commit besides, before
+apply.
 """
 
 import enum

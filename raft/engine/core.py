@@ -1,6 +1,6 @@
 """The project's own decisions: the vote of a term, the log of a follower, what is committed.
 
-What a member keeps and when it asks is `member`; here is what the rules of docs/raft.md say. A follower's log
+A member's state and its questions are in `member`; here is what the rules of docs/raft.md say. A follower's log
 is compared in `acceptor`, a leader's peers are fed in `replication`, configurations are kept in `membership`.
 
     follower --(no leader: timer)--> pre-vote round --(majority)--> candidate --(durable own vote + majority)--> leader

@@ -5,7 +5,7 @@ alive, except when that leader asked for the election (rules 18 and 20). Request
 that this member's configuration, which may be old, does not contain; only answers of voters are counted (rule 17). Who
 gets the vote of a term, and who has won it, is for the decider to say.
 
-What a disk is busy with is not thrown away (rule 41). While its term and vote are not durable a member begins and
+The work of a busy disk is not thrown away (rule 41). While its term and vote are not durable a member begins and
 grants nothing else, and the votes of a real ballot count until a pre-vote of the next term is won.
 """
 

@@ -1,7 +1,7 @@
 """A member and its leader's messages, with either engine.
 
 A message that only a leader sends makes its sender the leader of the term, and, in a living link session, lets it
-claim the group: the election timer stops until the claim ends. What the leader's entries do to the log is for the
+claim the group: the election timer stops until the claim ends. The effect of the leader's entries on the log is for the
 decider to say.
 """
 

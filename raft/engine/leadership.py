@@ -3,7 +3,7 @@
 It begins with a no-op of its term (only entries of its term are committed by counting, rule 16) and ends when
 the core drops it: a higher term, or no majority in contact for a second (rule 19).
 
-Where everything that the new leader holds is known to be committed there is nothing to find out: it holds all that was
+There is nothing to find out if everything that the new leader holds is known to be committed: it holds all that was
 ever committed, so its state is complete, and the first entry that is proposed does what the no-op would. So a
 thousand idle groups change their leader without writing to a thousand files. A change of members asks for the no-op all
 the same: an entry of its term has to be committed before it (rule 28). So does a member whose log goes on where

@@ -1,6 +1,6 @@
 """One member of one group: what it keeps and when it asks, whatever engine decides. Pure and deterministic.
 
-Here are the state, the events and the changes of role. What a message does stands in the files of handlers that the
+Here are the state, the events and the changes of role. The effects of messages are in the files of handlers that the
 table `HANDLERS` names: `elections` (finding a leader), `following` (a leader's messages), `answers` (answers to one).
 When an election begins is decided in `candidacy` and `election_timer`, votes are collected in `ballot`. What the two
 engines decide in different ways is behind `decider`. The rule numbers are those of docs/raft.md.

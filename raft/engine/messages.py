@@ -1,6 +1,6 @@
 """The messages between members of a group, and the roles of a member. raft/wire.py encodes it.
 
-What a message promises (a vote, an acceptance) is durable at its sender before it leaves. A message of a lower term
+The promise of a message (a vote, an acceptance) is durable at its sender before it leaves. A message of a lower term
 than the receiver's is answered with a `TermNotice`, or dropped.
 """
 

@@ -2,7 +2,7 @@
 
 An engine is a pure core. It receives events (a message, a proposal, "the log is durable up to here", a deadline, a link
 that came up or went down) together with `now_ns`, writes to the group's log through the log port, which buffers and
-never blocks. What it wants done comes out as one value, the `Ready` of `take_ready`: messages that may leave now,
+never blocks. Its wishes come out as one value, the `Ready` of `take_ready`: messages that may leave now,
 messages that may leave when the log is durable up to a token (rules 2 and 3), a change of role, a snapshot to fetch.
 
 Liveness rests on the links. A follower that heard from a leader in the current link session keeps no election timer:

@@ -1,7 +1,7 @@
 """The sources of links: the listener, the dialers, and the handshakes of both.
 
 Dialling never ends for configured routes: a node that is away may come back. An address learned from a peer is given up
-after some minutes of failure. What strangers do is logged once in a while and never more than so often; when too many
+after some minutes of failure. Acts of strangers are logged once in a while and never more than so often; when too many
 knock at once the one that has been silent for longest goes, so that idle connections keep no node out.
 """
 

@@ -2,7 +2,7 @@
 
 Order holds inside a channel; between channels the sender prefers control, then Raft, calls, routed messages and bulk.
 Nothing is ever dropped inside a session (rule 15): when the peer does not keep up and the queue exceeds its budget, the
-session ends, and everything that was in flight ends with it, which both ends know. What is queued is joined into one
+session ends, and everything that was in flight ends with it, which both ends know. Queued messages are joined into one
 send. `flush` sends at once what the socket takes, so that a turn's messages do not wait for the sender task.
 
 Where sockets are watched inside turns (`Sockets`), a link reads there, and its tasks are only needed for what the

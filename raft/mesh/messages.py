@@ -8,7 +8,7 @@
 
 The fields travel in order as one array of msgpack (of JSON in older protocols); a `bare` message is its only field.
 `unpack` believes nothing: the size of the whole, the number of fields, their types, ranges and lengths are checked
-before a value exists. Whatever is wrong is a RemoteProtocolError that names the message and the field.
+before a value exists. A fault is a RemoteProtocolError that names the message and the field.
 
 Memory is bounded, too: a decoder makes an array of the length that a few bytes announce, and again for each array in
 it, 1024 deep. So no array may announce more items than the message may have, maps are refused where the message has

@@ -1,11 +1,11 @@
 """The mesh: one ordered, authenticated link to every other node of the cluster.
 
 A node listens, dials its configured routes, and dials what peers tell it about, so naming one seed is enough for a
-full mesh. Who may join, and which of two crossing connections stays, is settled in the handshake; from then on a `Link`
+full mesh. The handshake settles who may join, and which of two crossing connections stays; from then on a `Link`
 carries the channels. A link that is silent for more than a second is dead: every end sends a keepalive each quarter of
 a second. `on_peer_down` is what elections start from: it comes exactly once per session, after its last frame.
 
-What is bulky has a second connection beside each link (`raft/mesh/bulk.py`), with a rate of its own, that lives no
+Bulk data has a second connection beside each link (`raft/mesh/bulk.py`), with a rate of its own, that lives no
 longer than the session.
 
 Sessions never overlap: no frame of an old session is delivered after the new one began (rule 23). A session begins,

@@ -6,10 +6,10 @@ entries that it acknowledged, so its node could elect a leader that lacks what w
 is told so of its own store links with no other any more. With an empty store it comes back as any node whose disk was
 lost (raft/recovery/joining.py).
 
-What others know of a third node counts too: where two servers run on copies of one store, each linked with some of the
-others, no node keeps a link with either as soon as those others have heard of each other.
+The others' knowledge of a third node counts too: where two servers run on copies of one store, each linked with some of
+the others, no node keeps a link with either as soon as those others have heard of each other.
 
-What was heard is kept in the node's own ledger: at once when another node has started, and now and then.
+Ages that were heard are kept in the node's own ledger: at once when another node has started, and now and then.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """How fast something may be sent: a bucket that fills at a constant rate. Pure: the clock's time comes in.
 
-What is sent is taken out of the bucket afterwards, so a piece larger than the bucket is sent whole and paid for before
-the next one. A bucket that was idle holds one burst at most: what was not used long ago is not made up for.
+A piece is taken out of the bucket after it was sent, so a piece larger than the bucket is sent whole and paid for
+before the next one. A bucket that was idle holds one burst at most: what was not used long ago is not made up for.
 """
 
 from typing import Final

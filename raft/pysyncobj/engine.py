@@ -241,7 +241,10 @@ class SyncObjReplica:
         self._tick()
 
     def _tick(self) -> None:
-        """Let it stand or count. What was committed earlier is not applied again: entries mean nothing to it."""
+        """Let it stand or count.
+
+        Entries that were committed earlier are not applied again: entries mean nothing to it.
+        """
         self._sync_obj._SyncObj__raftLastApplied = self._sync_obj.raftCommitIndex  # noqa: SLF001  (see the module)
         self._sync_obj.doTick()
 

@@ -26,8 +26,8 @@ and holds every committed entry. When it cannot lead alone, the other may come b
 configuration: what the forgetful one promised, the other knows. The caller vouches that there are no more than these
 two (`others`).
 
-With more voters, those that have forgotten may be a majority by count. What they alone held is gone then, and the
-one that remembers most goes on alone, in memory only, once all the others were asked: that rule is
+With more voters, those that have forgotten may be a majority by count. Entries that they alone held are gone then, and
+the one that remembers most goes on alone, in memory only, once all the others were asked: that rule is
 raft/recovery/survivor.py. It covers two voters beside a learner as well, where nothing is lost. A majority that
 remembers needs no rule.
 
@@ -37,7 +37,7 @@ the first may have been filled by the last one while that was still to be asked;
 the moment between. Who begins remembers whom it counted on, by a number that each draws when it begins to wait: one of
 those that asks later may begin too, but not if it was restarted or has begun since, and may have promised something.
 
-What is asked and answered is in raft/recovery/joining_messages.py.
+Questions and answers are in raft/recovery/joining_messages.py.
 """
 
 import enum

@@ -5,12 +5,12 @@ silence can let a candidate win that lacks what only this member and a dead one 
 It asks the others for the entries, and takes those that must be the ones it has lost: raft/recovery/repair_rules.py
 compares.
 
-What no member has is one of four things. Applied here: the log begins behind it, and one member that has trimmed it is
-enough to know. Trimmed elsewhere and not applied here: nothing but a snapshot brings this member up to date
-(`OvertakenError`; a no-op in its place would let the replicas differ: seeds forget 224, forget-five 206 and 246). Never
-had by a majority: it was not committed, the end of this log is given up, and the group admits this member again. Else
-it may have been committed and acknowledged, and is permanently lost: an entry without messages takes its place, under
-the same (index, term).
+An entry that no member has is one of four things. Applied here: the log begins behind it, and one member that has
+trimmed it is enough to know. Trimmed elsewhere and not applied here: nothing but a snapshot brings this member up to
+date (`OvertakenError`; a no-op in its place would let the replicas differ: seeds forget 224, forget-five 206 and 246).
+Never had by a majority: it was not committed, the end of this log is given up, and the group admits this member again.
+Else it may have been committed and acknowledged, and is permanently lost: an entry without messages takes its place,
+under the same (index, term).
 
 No member decides that last one alone, nor from answers of different moments, for an append with the true entry may
 still be on its way to a member that said no. Once all have said it, each is asked again under a *fence*: a term above

@@ -1,6 +1,6 @@
 """One attempt to find out about the damaged entries of a log: asks the other members, and judges what they say.
 
-The rules are in raft/recovery/repair_rules.py, the messages in raft/recovery/repair_wire.py. What is found is noted in
+The rules are in raft/recovery/repair_rules.py, the messages in raft/recovery/repair_wire.py. Findings are noted in
 the log at once where it tells a term (`FileLog.know`), so that one entry that came back identifies its neighbours.
 """
 

@@ -7,8 +7,8 @@ tell it (store/blocks/terms.py). So an offered entry is *compared*, and counts w
 - its (index, term) is that of the lost one, or both members have the same entry behind the damage;
 - the lost one was applied here, by this log's checkpoint, and the offered one is committed: there is only one such;
 - nothing sound follows the damage here, both have the same entry before it, and the offered one is committed, or of the
-  term that this member has promised. What this member had in its place is the same, or was never committed: the leader
-  of that term would replace it.
+  term that this member has promised. The entry that this member had in its place is the same, or was never committed:
+  the leader of that term would replace it.
 
 An offered entry that differs, and is committed, proves that what this member had from there on never was committed. If
 no member has an entry, the outcome is one of four: see `Loss`.

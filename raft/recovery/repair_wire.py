@@ -40,7 +40,10 @@ Bounds = tuple[int, int]
 @protocol("a repair request", bytes_max=1024)
 @attrs.frozen(kw_only=True, slots=True)
 class RepairRequest(Message):
-    """A question for the entries first..last. Who has none of them promises to hear no leader below `fence_term`."""
+    """A question for the entries first..last.
+
+    A member that has none of them promises to hear no leader below `fence_term`.
+    """
 
     group_id: GroupId = attrs.field(metadata=bounds.group_name())
     incarnation: int = attrs.field(metadata=bounds.incarnation())
@@ -159,8 +162,9 @@ def end_answer_of(log: GroupLog, request: EndRequest, *, term: int, voters: Sequ
 def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
     """The frames from `first` on; none when that one is damaged, and as far as they can be read behind it.
 
-    What stands for a lost entry is given where it counts, as the entry that it is for all members. Where the log begins
-    behind it, it only holds a place here. Raises StoreCorrupt, OSError when the first one turns out to be damaged.
+    The stand-in for a lost entry is given where it counts, as the entry that it is for all members. Where the log
+    begins behind it, it only holds a place here. Raises StoreCorrupt, OSError when the first one turns out to be
+    damaged.
     """
     found: list[bytes] = []
     size = 0

@@ -1,8 +1,8 @@
 """Too few members remember a group in memory: the one that remembers most goes on alone, and refills the others.
 
 A majority of voters that remember elects a leader as usual, and admits the others (joining.py). Without one no member
-can ever be elected: a member that has forgotten has no group, and grants no vote. What those members held is gone, and
-no rule brings it back; an entry that only they had acknowledged is lost. What the others remember is all that there is:
+can ever be elected: a member that has forgotten has no group, and grants no vote. All that those members held is gone,
+and no rule brings it back; an entry that only they had acknowledged is lost. The others' memory is all that there is:
 
 1. All that may be members are asked, now: those of the configurations that are remembered, and those that the
    forgetful ones wait for, which the meta group named a moment ago. If one does not answer, all wait: it may hold
