@@ -1,7 +1,7 @@
 """Advisories: what JetStream tells about itself on `$JS.EVENT.ADVISORY.>`, in nats-server's words.
 
-What concerns an account is told within it. Who leads and what has no quorum is told in the system account too, with the
-name of the account; what is of the server or the cluster is told only there.
+The concerns of an account are told within it. Who leads and what has no quorum is told in the system account too, with
+the name of the account; what is of the server or the cluster is told only there.
 
 An event costs one look at the interest in its subject, and is made only when there is some. An advisory is published
 once, to the subscribers of that moment, and never waits for anything; a server that ends between an action and its

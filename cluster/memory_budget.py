@@ -1,9 +1,9 @@
 """The memory budget of a process below the limit of a control group: what is left, and who gives way first.
 
-What is left is measured, not added up: the group counts what no part of the process knows, such as the kernel's tables
+The rest is measured, not added up: the group counts what no part of the process knows, such as the kernel's tables
 for connections and what the C library keeps. The parts that hold much are registered, so that a log line can say where
-it is. When it runs short they give way in the order of `Shortage`. What waits for clients has a part of what is left at
-every moment (`for_clients_bytes`), so slow readers lose their connections before anything is refused.
+it is. When it runs short they give way in the order of `Shortage`. Output that waits for clients has a part of what is
+left at every moment (`for_clients_bytes`), so slow readers lose their connections before anything is refused.
 """
 
 from collections.abc import Callable, Mapping

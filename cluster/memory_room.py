@@ -2,7 +2,7 @@
 
 That is the cache of blocks, messages that are gone but still in logs in memory, and what the C library has kept.
 
-What is refused then is decided where it is asked for (`MemoryBudget`). A node without a limit has none of this.
+Each part decides what it refuses then (`MemoryBudget`). A node without a limit has none of this.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JetStream's part of one node and its life: bootstrap, meta group, replicas, service.
 
 The composition root makes one `ClusterNode` and runs it. The service is there at once; requests that come before the
-meta group has a leader wait for one, as they do during an election. What the node is made of is in assembly.py.
+meta group has a leader wait for one, as they do during an election. The parts of the node are in assembly.py.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Outbox(Protocol):
         """End a watch; harmless when it has ended."""
 
     def remove_sink(self, handle: int) -> None:
-        """Stop capturing. What was captured in this turn and not yet handled is dropped."""
+        """Stop capturing. Messages that were captured in this turn and not yet handled are dropped."""
 
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
         """Send stored messages to one subject under their own subjects, each with its ack subject as the reply.

@@ -7,7 +7,7 @@ it; the next start is an election that it wins alone, which commits everything t
 list *give up* their copy, as one whose log is of no use does (streams/replica/host.py), and are admitted as learners
 when they start. New servers join as ever, and bring groups back to their number of replicas.
 
-What it costs: entries that only lost members held are gone, also acknowledged ones; entries that were never
+Its cost: entries that only lost members held are gone, also acknowledged ones; entries that were never
 acknowledged may turn out to be committed. It breaks the promise of a majority, so a lost member must never come back
 with its old store: together with another one it would be a majority of its own. etcd's `--force-new-cluster` and
 CockroachDB's `debug recover` make the same offer on the same terms.
@@ -75,7 +75,7 @@ class RecoveryVerdict:
 
 
 class NotRecoverableError(Exception):
-    """Why it cannot be done, in one line. What was done before stays, and doing it again is harmless."""
+    """Why it cannot be done, in one line. Steps that were done before stay, and doing them again is harmless."""
 
 
 class Recovering:

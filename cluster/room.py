@@ -1,6 +1,6 @@
 """Watches the room on this node's disk: says when it runs out, and keeps the emergency file (store/disk/emergency.py).
 
-What is refused while there is little is decided where it is asked for (`SpaceWatch.is_low`); what gives space back is
+Each part decides what it refuses while there is little (`SpaceWatch.is_low`); what gives space back is
 the compactor, which does not wait then.
 """
 

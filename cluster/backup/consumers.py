@@ -100,7 +100,10 @@ class _Sorted:
 
 @attrs.define(eq=False)
 class ConsumerParts:
-    """What an archive says of a consumer, checked for itself. `parse` fills it from an entry of the second version."""
+    """The description of a consumer in an archive, checked for itself.
+
+    `parse` fills it from an entry of the second version.
+    """
 
     config_json: bytes = b""
     delivered: tuple[int, int] | None = None  # consumer and stream sequence

@@ -31,7 +31,7 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 class SlicedJson:
-    """A place in a JSON text. What is not JSON raises ValueError where it is met.
+    """A place in a JSON text. Text that is not JSON raises ValueError where it is met.
 
     Between two of `members` or `items` the value is read or passed over.
     """

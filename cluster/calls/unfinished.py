@@ -1,7 +1,7 @@
 """The rest that a loop of comparing could not finish, and when it looks again. Pure.
 
-Such a loop never gives up: an event wakes it early, and nothing that fails ends it. What stays undone is named in the
-log when it becomes so, and again every TELL_NS, so that an operator finds out without a debugger.
+Such a loop never gives up: an event wakes it early, and nothing that fails ends it. Work that stays undone is named in
+the log when it becomes so, and again every TELL_NS, so that an operator finds out without a debugger.
 """
 
 from __future__ import annotations

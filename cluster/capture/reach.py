@@ -1,8 +1,8 @@
 """Which messages reach which sinks: a message has an origin, a sink has a kind, and one table says who reaches what.
 
-What a client publishes is judged by its permissions. What the server sends on a user's behalf is not: a reply subject
-or a configuration names the receiver, and the user who wrote that need not be allowed to publish there. So such a
-message reaches subscribers, and of the sinks those that are meant for it: it is no request, no acknowledgement and no
+A client's publish is judged by its permissions. A message that the server sends on a user's behalf is not: a reply
+subject or a configuration names the receiver, and the user who wrote that need not be allowed to publish there. So such
+a message reaches subscribers, and of the sinks those that are meant for it: it is no request, no acknowledgement and no
 publish. The plane makes a mask for each kind when it starts, and asks it where it captures a message. Pure.
 """
 

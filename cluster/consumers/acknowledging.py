@@ -1,9 +1,9 @@
 """The effect of acks on a consumer: what waits for one, what is done with, what is given up. Pure.
 
 The half of a consumer's core that hears clients; `core.py` is the other one, which delivers. Events collect commands
-and answers in `_out`, which the next step hands over. What a consumer with dead letters gives up counts against
-`max_ack_pending` until another stream has it, so a consumer whose dead letters find no stream stops, and what it
-remembers is bounded. Source: consumer.go (processAckMsg), ADR-13, ADR-15.
+and answers in `_out`, which the next step hands over. A message that a consumer with dead letters gives up counts
+against `max_ack_pending` until another stream has it, so a consumer whose dead letters find no stream stops, and what
+it remembers is bounded. Source: consumer.go (processAckMsg), ADR-13, ADR-15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Creating, changing, deleting and showing the consumers of a stream: validates on the leader, proposes, waits.
 
-What applying decides stays decided: two creations of one name that cross each other both find the consumer that the
+A decision of apply stays decided: two creations of one name that cross each other both find the consumer that the
 first entry made, and the second is answered from that.
 """
 

@@ -1,6 +1,6 @@
 """Whether a consumer is paused, from step to step, and when time has ended a pause. Pure.
 
-What a request ends is told by who serves the request (frontend.py); what time ends, by the consumer's next step.
+An end by a request is told by the server of the request (frontend.py); an end by time, by the consumer's next step.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     prioritized    requests of the lowest number first, in turn within a number
 
 A pin belongs to the term of the leader that gave it, as in nats-server: after a change of leaders the client's id is
-refused with 423 and it asks again without one. What passes a request over moves it behind the others.
+refused with 423 and it asks again without one. A delivery that passes a request over moves it behind the others.
 Source: ADR-42; consumer.go (nextWaiting, setPinnedTimer, unassignPinId), observed on 2.15.1.
 """
 

@@ -56,7 +56,7 @@ def is_sampled(config: ConsumerConfig) -> bool:
 def samples_of(seqs: Iterable[int], pending: PendingTable, now_ns: int, named: Mapping[int, int]) -> list[AckSample]:
     """How long the acks of these messages took.
 
-    `named` are the consumer sequences that acks named. What is not there has the first delivery's.
+    `named` are the consumer sequences that acks named. A missing one has the first delivery's.
     """
     found = ((seq, pending.last_delivery(seq, now_ns)) for seq in seqs)
     return [AckSample(named.get(seq, row[0]), seq, row[1], row[2]) for seq, row in found if row is not None]

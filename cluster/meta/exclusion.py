@@ -7,7 +7,7 @@ So it does not matter which message was lost; a call of the meta leader (`look`)
   again: the word of the operator who has removed it, as with nats-server, whose JetStream is disabled until then.
 - Removed while it was away: it asks to be admitted when it is back, as nats-server does by itself, and comes as a node
   without memory of the meta group (raft/recovery/joining.py, decision 125): its former log of the meta group is set
-  aside. What it has of streams that still count on it is served again; what went to other nodes is deleted.
+  aside. Its replicas of streams that still count on it are served again; those that went to other nodes are deleted.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 has applied what its leader had committed. That index was told by the leader itself, in the present link session and in
 a term of which an entry is applied here: an index that is remembered from before says nothing.
 
-What was proved stays so for GRACE_NS without a leader: an election takes a moment, and a replica that held everything
+A proof stays good for GRACE_NS without a leader: an election takes a moment, and a replica that held everything
 before still does. It stays so while entries arrive, within LAG_MAX. A replica that is no voter, or that has stopped,
 has no such grace. A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
 Source: monitor.go, healthz.

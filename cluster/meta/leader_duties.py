@@ -5,9 +5,9 @@
 - A node that has joined (raft/recovery/joining.py) is a learner, and votes when it has caught up.
 - A stream with a peer that was removed from the cluster gets another one, when there is one.
 
-Each is read off the table and the group's configuration, so a new leader goes on where the old one stopped. What could
-not be done is tried again for as long as this node leads (cluster/calls/reconciling.py): events only wake the loop, and
-none of the duties waits for another one to succeed.
+Each is read off the table and the group's configuration, so a new leader goes on where the old one stopped. Duties that
+could not be done is tried again for as long as this node leads (cluster/calls/reconciling.py): events only wake the
+loop, and none of the duties waits for another one to succeed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The meta leader's knowledge of the other nodes' leases of the table (table_lease.py): when none can run any more.
 
 A lease begins when its node asks, which is before the leader answers; so it ends at most LEASE_NS after the answer, on
-the node's clock, and MARGIN_NS later than that on the leader's. What earlier leaders have answered was confirmed by a
+the node's clock, and MARGIN_NS later than that on the leader's. Answers of earlier leaders were confirmed by a
 majority before this one was elected: those leases are over LEASE_NS after the election. Pure.
 """
 

@@ -1,7 +1,7 @@
 """A node's description of itself: its server's id, its tags, the bytes that it may hold, and those it holds.
 
 It travels with what the mesh tells of a server, and is believed only as far as its types go: a node that says nothing,
-or nonsense, has no tags and takes anything. What it holds is told again when that has changed enough to matter, so
+or nonsense, has no tags and takes anything. Its holdings are told again when they have changed enough to matter, so
 placement sees it some seconds late; what it has promised (`promised_load`) is known exactly.
 """
 

@@ -1,8 +1,8 @@
 """Reads one origin, for one term of leadership: asks for a consumer, takes what it delivers, asks again when it breaks.
 
 The shell around `Deliveries`. Each attempt has subjects of its own, so nothing of an earlier consumer is taken for
-this one's. What fails is tried again after a wait that grows: there is always a timer. The error is shown in the
-stream's info meanwhile, and named in the log.
+this one's. A failure is followed by another try after a wait that grows: there is always a timer. The error is shown in
+the stream's info meanwhile, and named in the log.
 
 A durable consumer (of an origin that removes what is acknowledged, or one that the configuration names) stays when the
 reader ends, and is deleted only when nothing is to be read any more. What is applied is acknowledged to it by the

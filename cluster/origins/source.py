@@ -1,8 +1,8 @@
 """The way of one source's messages: through the admission of the stream, among what clients publish.
 
 Each copy names its origin in a header (`source_header`), from which applying notes the position. So the position is
-changed by the entry that stores the message. What the stream does not want (a repetition by its id, a message that is
-too large) is passed over; when that is the last there is, a command notes the position.
+changed by the entry that stores the message. Messages that the stream does not want (a repetition by its id, a message
+that is too large) is passed over; when that is the last there is, a command notes the position.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One deterministic state machine over one log. Everything that changes a replica is an entry: messages, removals,
 configuration, and the life of consumers; what retention removes follows from applied state alone. So all replicas hold
 the same messages and the same consumer state at the same applied index. Applying never refuses: the leader has
-decided. What it needs of a message is in the entry or in memory. Only an erasure, a digest and, in logs of earlier
+decided. All that it needs of a message is in the entry or in memory. Only an erasure, a digest and, in logs of earlier
 versions, a consumer's start time touch the disk: what is damaged there is reported (`StreamStore.distrust`), and the
 group stops before a checkpoint, is repaired, and applies the same entries again (decision 127). The machine tells its
 `StreamEvents` what has changed; only a leader does something with it.

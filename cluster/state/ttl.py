@@ -117,7 +117,7 @@ class TtlTable:
         return sorted(seq for _, seq in found)
 
     def copy(self, is_live: Callable[[int], bool]) -> TtlCopy:
-        """What a snapshot needs of the table as it is now."""
+        """The part of a snapshot that is the table as it is now."""
         if self.never:
             self.never = {seq for seq in self.never if is_live(seq)}
         return TtlCopy(sorted(self.never), self._ends.copy())

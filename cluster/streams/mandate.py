@@ -6,7 +6,7 @@
 | to answer reads | direct gets: single, batch, multi, columns | the same, and the member is fresh |
 
 - The row is current: the meta group's present table has this incarnation of the stream, with this node among its
-  holders. What stands behind that is for cluster/meta to say.
+  holders. The evidence behind that is for cluster/meta to give.
 - The log is sound: it is open, and neither a write of it nor apply has failed (raft/turns.py, `fail`).
 - The member is fresh: raft/freshness.py. It moves with every entry, so it is not copied here but looked at.
 

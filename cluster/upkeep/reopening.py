@@ -1,6 +1,6 @@
 """When a replica that its disk has stopped is tried again. Pure: errors and moments in, a verdict out.
 
-A failed write is final for the log that met it, and what reached the device is unknown. What ends the failure is
+A failed write is final for the log that met it, and what reached the device is unknown. The failure is ended by
 another opening, which reads everything from the device again (store/log/opening.py); this says when that is worth
 trying:
 

@@ -1,6 +1,6 @@
 """Starts replicas again that their disk has stopped: damage, a full disk, a failed write.
 
-A group that fails has left its members at once: it neither leads nor votes, and /healthz says why. What happens then is
+A group that fails has left its members at once: it neither leads nor votes, and /healthz says why. The sequence then is
 the same for every cause: the replica is ended, its log opened again as at a start of the server (after a failed write
 with everything read from the device), repaired from the other members where it is damaged (raft/recovery/repair.py),
 and the replica started over it. reopening.py says when. While that goes on the other members serve the stream.

@@ -1,6 +1,6 @@
 """Lets other nodes lead the streams of an account whose hub this node does not reach (`js_cluster_migrate`).
 
-Who follows such streams by way of the hub finds their leader at a node that the hub still reaches. Nodes tell each
+A follower of such streams by way of the hub finds their leader at a node that the hub still reaches. Nodes tell each
 other which accounts have lost their hub, so a group goes to none that is cut off as well; meanwhile this node stands
 back in elections, and leads where no other can. nats-server lets a node that is cut off not lead at all: there a
 cluster whose nodes all lose the hub has no leaders.

@@ -1,9 +1,9 @@
 """Deletes what was removed while this node was away, or before it could start it, once its table is current.
 
-What is deleted while its replica runs goes at once (meta/backend.py). What does not run leaves its data where it is: a
-stream whose row came and went in one piece while this node caught up, or one that a killed process had just begun. The
-table of a node that was just started is an old one, and what it lacks may only be unread; so nothing is looked for
-before the meta leader has confirmed it. After that, soon after each removal, and now and then.
+A stream that is deleted while its replica runs goes at once (meta/backend.py). A replica that does not run leaves its
+data where it is: a stream whose row came and went in one piece while this node caught up, or one that a killed process
+had just begun. The table of a node that was just started is an old one, and what it lacks may only be unread; so
+nothing is looked for before the meta leader has confirmed it. After that, soon after each removal, and now and then.
 """
 
 from __future__ import annotations

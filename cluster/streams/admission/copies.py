@@ -1,7 +1,7 @@
 """Judging copies of origins' messages (cluster/origins), which go among what clients publish.
 
-What a publisher expected was of the origin. Rollups and TTLs that the stream does not allow are just headers here. What
-the stream does not want (a repetition by its id, a message that is too large) is passed over; only a full stream
+A publisher's expectations were of the origin. Rollups and TTLs that the stream does not allow are just headers here.
+What the stream does not want (a repetition by its id, a message that is too large) is passed over; only a full stream
 stops the copies. Source: stream.go (processInboundSourceMsg), observed on 2.15.1.
 """
 

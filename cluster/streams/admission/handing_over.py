@@ -14,7 +14,7 @@ is given once; an answer that is lost is a publish without an answer, as when a 
 over before it has its answer passes that on (`ExpectedHeld`).
 
 A leader that has gone is not waited for: without a link the question fails at once, when the link ends too. One that
-stands still behind its link is found out by a sign that it gives before any fence. What it holds is dropped when it
+stands still behind its link is found out by a sign that it gives before any fence. Its messages are dropped when it
 goes on, so a message that both have captured is admitted by the new leader alone. Should the old one lead again within
 that time, it admits what it holds only if its log has no entry of a leader in between: what that one has acknowledged
 is committed, and so in the log of each member that is elected later.

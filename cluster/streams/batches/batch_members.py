@@ -1,6 +1,6 @@
 """The messages of an atomic batch under judgement: each is judged on the stream as it was before the batch.
 
-What a batch may not do, because its own messages would decide it, is refused: an expected sequence of a subject that
+An expectation that a batch's own messages would decide is refused: an expected sequence of a subject that
 it has written, a rollup of what it has written. One refusal refuses the batch. Order and texts are nats-server
 2.15.1's, observed; source: jetstream_batching.go, checkMsgHeadersPreClusteredProposal.
 """

@@ -1,8 +1,9 @@
 """Heads and proofs of a chained stream, as its leader answers them.
 
 A proof begins with stored messages, which are read again: 2,048 at most. Between slices of SLICE_BYTES the turn goes
-on; what was applied stays as it is, so nothing has to be locked. What was read has to give the head that the replicated
-state says: where it does not, messages were changed below this server, and the answer is an error that says so.
+on; what was applied stays as it is, so nothing has to be locked. The messages that were read have to give the head that
+the replicated state says: where it does not, messages were changed below this server, and the answer is an error that
+says so.
 """
 
 from __future__ import annotations

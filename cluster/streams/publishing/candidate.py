@@ -1,7 +1,7 @@
 """One message under judgement, and what can be said of it by itself and the stream's configuration.
 
-What depends on the state that the message will meet is judged in `admit.py`, which also knows the order of all checks.
-Each check here returns, or raises Refused with the catalogue's error.
+All that depends on the state that the message will meet is judged in `admit.py`, which also knows the order of all
+checks. Each check here returns, or raises Refused with the catalogue's error.
 """
 
 from __future__ import annotations

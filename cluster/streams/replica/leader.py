@@ -257,7 +257,7 @@ class StreamLeadership:
             self.admission.settled(publish)
 
     def part_of_purge(self, purge: commands.Purge) -> commands.Purge | None:
-        """What is to be proposed before a purge of very many messages (removals.py)."""
+        """The proposals that precede a purge of very many messages (removals.py)."""
         return part_of(purge, self._machine.store)
 
     def accept_purge(self, purge: commands.Purge) -> commands.Purge:

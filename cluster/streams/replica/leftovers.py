@@ -3,8 +3,8 @@
 When filters, retention or consumers change, any of the messages may be left over, however many there are. Applying
 the change removes none of them: the leader looks through the messages in slices (cluster/turn_work.py) and proposes
 what is to go, as it proposes deletions. A leader of a new term looks again, as the one before may not have finished.
-What was not wanted when it was looked at may go whatever comes later: a consumer that is created after that has never
-had it. Source: stream.go, checkInterestState; consumer.go, cleanupNoInterestMessages.
+A leftover that was not wanted when it was looked at may go whatever comes later: a consumer that is created after that
+has never had it. Source: stream.go, checkInterestState; consumer.go, cleanupNoInterestMessages.
 """
 
 from __future__ import annotations

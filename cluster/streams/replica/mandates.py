@@ -1,8 +1,8 @@
 """The mandates of a node's replicas: weighed together when evidence that they share begins or ends.
 
-What a replica finds out by itself, it weighs by itself (replica.py). Here is what comes from the meta group: the row of
+A replica weighs by itself what it finds out by itself (replica.py). Here is what comes from the meta group: the row of
 a stream has changed, which is noted inside apply and looked at after it, and the table as a whole is known to be
-current, or is not any more. Who knows that calls `weigh_all`.
+current, or is not any more. The part that knows that calls `weigh_all`.
 """
 
 from __future__ import annotations

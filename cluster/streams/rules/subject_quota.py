@@ -1,6 +1,6 @@
 """How many bytes the messages of one subject may have (`jetraft.max_bytes_per_subject`), as admission judges it. Pure.
 
-What a subject has too much is dropped when a message is applied (store/stream/_quota.pyx), the oldest first. Refused is
+The excess of a subject is dropped when a message is applied (store/stream/_quota.pyx), the oldest first. Refused is
 only what no dropping makes room for: a message that is larger than the limit by itself, and with
 `discard_new_per_subject` each message that finds its subject full.
 """

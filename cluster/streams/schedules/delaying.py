@@ -2,7 +2,8 @@
 
 A message that is not due is stored as a schedule (decision 82) of one time, whose subject no other message has and no
 consumer is given: `$JETRAFT.DELAYED.<sequence>.<subject>`. When it is due the schedule produces the message, and its
-entry removes what has waited: so it is one or the other at any point of the log. What was admitted is not judged again.
+entry removes what has waited: so it is one or the other at any point of the log. A message that was admitted is not
+judged again.
 """
 
 from __future__ import annotations

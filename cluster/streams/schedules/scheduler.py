@@ -1,9 +1,9 @@
 """The leader's timer over schedules: when one is due it publishes what the schedule produces, into the stream itself.
 
-What is produced takes the way of any publish: it is admitted, has an entry, and, applied, moves its schedule on
-(cluster/state/schedules.py). So each time that is due is made up for once, on whichever node: a leader whose message is
-not committed leaves the schedule as it was, and the next leader finds it due. In a term a row is tried once: what the
-stream refuses, for its size say, only the next leader tries again.
+A message that is produced takes the way of any publish: it is admitted, has an entry, and, applied, moves its schedule
+on (cluster/state/schedules.py). So each time that is due is made up for once, on whichever node: a leader whose message
+is not committed leaves the schedule as it was, and the next leader finds it due. In a term a row is tried once: what
+the stream refuses, for its size say, only the next leader tries again.
 
 Times are those of the clock that messages are stamped with (stamps.py): setting a wall clock makes nothing due.
 """
