@@ -104,7 +104,7 @@ cdef void violate(plane_t* plane, conn_t* conn, Violation kind, const char* p, P
 
 cdef inline bint is_repeated(memo_t* memo, msg_t* msg) noexcept nogil:
     """Whether the subject is that of the message before."""
-    return memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0
+    return memo.subject != NULL and memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0
 
 
 cdef bint is_denied_by(plane_t* plane, conn_t* conn, msg_t* msg, const char* name, Py_ssize_t length) noexcept nogil:

@@ -12,7 +12,7 @@ the last delivery in the former, the deadline in the latter.
 Invariants: seq ascends over all rows; `head` is the first live row, or `end`; live <= end - head.
 """
 
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport SIZE_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
@@ -141,6 +141,29 @@ cdef class UnackedTable:
             if self.data[i].count:
                 out.append((self.data[i].seq, self.data[i].consumer_seq, self.data[i].at_ns, self.data[i].count))
         return out
+
+    def waits_after(self, uint64_t seq, size_t count_max=SIZE_MAX):
+        """[(time, first, last)] of rows above a sequence whose time is not negative, and the last sequence looked at.
+
+        So many rows are looked at; neighbours with one time share an entry. The sequence is None when there are no more.
+        """
+        cdef size_t i = self.place_above(seq) if seq else self.head
+        cdef int64_t at_ns = -1
+        cdef uint64_t first = 0, last = 0
+        cdef list out = []
+        while i < self.end and count_max:
+            if self.data[i].count and self.data[i].at_ns >= 0:
+                if self.data[i].at_ns != at_ns:
+                    if first:
+                        out.append((at_ns, first, last))
+                    first = self.data[i].seq
+                    at_ns = self.data[i].at_ns
+                last = self.data[i].seq
+            i += 1
+            count_max -= 1
+        if first:
+            out.append((at_ns, first, last))
+        return out, self.data[i - 1].seq if i < self.end else None
 
     def rows_after(self, uint64_t seq, Py_ssize_t count_max):
         """As many of these rows at most, of the sequences above this one."""

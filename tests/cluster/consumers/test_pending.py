@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 from jetraft.store.stream._runs import Runs
+from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 
 WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
@@ -180,3 +183,40 @@ def test_what_is_due_at_once_is_queued_a_bounded_number_at_a_time(monkeypatch: p
         assert len(found) <= 4
         again += found
     assert again == [3, 1, 2, 4, 5, 6, 7, 8, 9, 10]
+
+
+def test_the_order_of_what_waits_is_made_anew_a_part_at_a_time_and_forgets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jetraft.cluster.consumers.pending.STALE_MAX", 10)
+    monkeypatch.setattr("jetraft.cluster.consumers.pending.ROWS_PER_PART", 4)
+    monkeypatch.setattr("jetraft.cluster.consumers.pending.PUSHES_PER_PART", 2)
+    looked: list[int] = []
+    waits_after = UnackedTable.waits_after
+
+    class Noting(UnackedTable):
+        def waits_after(self, seq: int, count_max: int = 1 << 62) -> tuple[list[tuple[int, int, int]], int | None]:
+            looked.append(count_max)
+            return waits_after(self, seq, count_max)
+
+    monkeypatch.setattr("jetraft.cluster.consumers.pending.UnackedTable", Noting)
+    count = 40
+    table = PendingTable(WAIT)
+    table.add(Runs(range(1, count + 1)), 1, 0)
+    chance = random.Random(7)
+    due = dict.fromkeys(range(1, count + 1), 100)
+    for step in range(2_000):
+        seq = chance.randint(1, count)
+        due[seq] = 101 + chance.randint(0, 500)
+        table.redeliver_at(seq, due[seq])
+        if step % 9 == 0 and len(table) > count // 2:
+            gone = chance.randint(1, count)
+            table.remove(Runs([gone]))
+    assert set(looked) == {4}
+    assert len(looked) > 100
+    now_ns, again = 100, {}
+    while len(again) < len(table):
+        table.expire(now_ns)
+        again |= dict.fromkeys(redeliver_all(table, now_ns + 10_000), now_ns)
+        now_ns += 1
+    assert again == {seq: at_ns for seq, at_ns in due.items() if seq in table}
