@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NEVER_NS: Final = 2**63 - 1
 EXPIRED_MAX: Final = 5_000  # messages that are queued for redelivery, and looks at what no longer waits, in one step
-ROWS_PER_PART: Final = 64  # of a heap that is made anew, for each
+ROWS_PER_PART: Final = 64  # of a heap that is made again, for each
 PUSHES_PER_PART: Final = 16  # entries that come meanwhile
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
 QUEUED: Final = -1  # the deadline of a message in the redelivery queue
