@@ -34,6 +34,7 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "restore": "jetraft.api.cli.backup",
     "chain": "jetraft.api.cli.chain",
     "account": "jetraft.api.cli.client.accounts",
+    "bench": "jetraft.api.cli.client.bench",
     "completion": "jetraft.api.cli.client.completion",
     "consumer": "jetraft.api.cli.client.consumers",
     "context": "jetraft.api.cli.client.context_commands",
@@ -45,7 +46,7 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "reply": "jetraft.api.cli.client.messages",
     "req": "jetraft.api.cli.client.messages",
     "server": "jetraft.api.cli.client.servers",
-    "stream": "jetraft.api.cli.client.streams",
+    "stream": "jetraft.api.cli.client.stream_copy",
     "sub": "jetraft.api.cli.client.messages",
     "traces": "jetraft.api.cli.client.traces",
 }
