@@ -186,6 +186,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} kv|object ...         buckets of keys, buckets of files",
         f"       {program} server|account ...    show servers and their health, what an account uses",
         f"       {program} doctor|events|traces ...  check a deployment, print events, send traces to a collector",
+        f"       {program} bench|top ...             measure a server or a cluster, watch one",
         f"       {program} context ...           keep the options of connections",
         f"       {program} completion SHELL      print a script that completes commands in bash or zsh",
         f"       {program} COMMAND --help        show the options of a command",
