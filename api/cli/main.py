@@ -48,6 +48,7 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "server": "jetraft.api.cli.client.servers",
     "stream": "jetraft.api.cli.client.stream_copy",
     "sub": "jetraft.api.cli.client.messages",
+    "top": "jetraft.api.cli.client.top",
     "traces": "jetraft.api.cli.client.traces",
 }
 SERVE = "serve"  # the server's flags follow, as they do without it

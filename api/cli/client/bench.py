@@ -9,7 +9,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -19,7 +19,7 @@ import typer
 from nats.aio.msg import Msg
 
 from jetraft.api.cli.client.acknowledged import Acknowledged, acknowledgement
-from jetraft.api.cli.client.connection import CommandConnection, subject_text, token
+from jetraft.api.cli.client.connection import CommandConnection, subject_text, together, token
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.kv import PREFIX
@@ -159,7 +159,7 @@ def asking(
     async def work(meter: Meter) -> None:
         left = [count]
         async with Acknowledged(client.nc) as acks:
-            await gathered(answered(acks, left, meter, one, check) for _ in range(min(batch, count)))
+            await together(*(answered(acks, left, meter, one, check) for _ in range(min(batch, count))))
 
     async def until_done(meter: Meter) -> None:
         await client.unless_refused(work(meter))
@@ -271,23 +271,13 @@ async def fetched(
             meter.latencies_ns.append(time.perf_counter_ns() - started_ns)
 
     async def work(client: CommandConnection, meter: Meter) -> None:
-        await client.unless_refused(gathered(puller(client, meter) for _ in range(PULLS)))
+        await client.unless_refused(together(*(puller(client, meter) for _ in range(PULLS))))
         await client.unless_refused(flushed(client))
 
     works = [partial(work, client) for client in clients]
     result = await measured(at, "fetch", works, total=msgs, size=size)
     await at.api(f"CONSUMER.DELETE.{stream}.{consumer}")
     return result
-
-
-async def gathered(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them are done; one that fails ends the others."""
-    tasks = [asyncio.ensure_future(each) for each in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 @GROUP.command("kv", "bench kv BENCH --msgs 50000 --keys 1000", "bench kv BENCH --clients 4 --replicas 3 --json")

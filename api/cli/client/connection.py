@@ -123,6 +123,17 @@ class CommandConnection:
         return "start one with `jetraft reply`, or check the subject and the account"
 
 
+async def together(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """The results of all; the first that fails ends the others. Raises what that one raises."""
+    tasks = [asyncio.ensure_future(each) for each in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def parsed(data: bytes) -> dict[str, Any]:
     """The object of an answer. Raises CommandError."""
     try:

@@ -5,11 +5,11 @@ import io
 import os
 import pty
 import re
+import select
 import shlex
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,21 +69,27 @@ def _stdin(text: str) -> Any:
         sys.stdin = before
 
 
-def on_terminal(*words: str, typed: str = "", environment: Mapping[str, str] | None = None) -> Done:
-    """Run it in a process of its own, on a terminal on which that is typed; `err` has what the terminal shows."""
+def on_terminal(*words: str, typed: str = "", after: str = "", whole: bool = False) -> Done:
+    """Run it in a process of its own, on a terminal on which that is typed; `err` has what the terminal shows.
+
+    It is typed once the terminal shows `after`. With `whole` the standard output is the terminal, too.
+    """
     ours, its = pty.openpty()
     termios.tcsetwinsize(ours, (40, 120))
-    env = {**os.environ, **server_environment("jetraft"), "TERM": "xterm-256color", **(environment or {})}
+    env = {**os.environ, **server_environment("jetraft"), "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "jetraft", *words]
-    with subprocess.Popen(command, env=env, stdin=its, stdout=subprocess.PIPE, stderr=its) as process:
+    with subprocess.Popen(command, env=env, stdin=its, stdout=its if whole else subprocess.PIPE, stderr=its) as process:
         os.close(its)
-        os.write(ours, typed.encode())
         shown = b""
         with contextlib.suppress(OSError):  # the other end is closed
-            while more := os.read(ours, 65_536):
-                shown += more
-        assert process.stdout is not None
-        out = process.stdout.read().decode()
+            while True:
+                if typed and after in shown.decode(errors="replace"):
+                    os.write(ours, typed.encode())
+                    typed = ""
+                if not select.select([ours], [], [], PATIENCE_S)[0]:
+                    process.kill()
+                shown += os.read(ours, 65_536)
+        out = "" if process.stdout is None else process.stdout.read().decode()
         status = process.wait(PATIENCE_S)
     os.close(ours)
     return Done(status, out, shown.decode(errors="replace"))
