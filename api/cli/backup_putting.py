@@ -15,11 +15,12 @@ from jetraft.api.cli.backup_contents import BackupContents, BackupPoint
 from jetraft.api.cli.backup_directory import BackupManifest, is_consumer, read_segment
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.backup_taking import compressed
+from jetraft.api.cli.progress_line import progress_line
 from jetraft.cluster.backup.archive import STATE_NAME, ArchiveEntry
 from jetraft.store.model.gotime import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LIMITS: Final = ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")  # by which a stream removes messages
@@ -89,12 +90,15 @@ def put(session: BackupSession, backup: Backup, wanted: RestoreWish) -> dict[str
     config, state = backup.config(), backup.state(len(consumers))
     name = wanted.name or backup.stream
 
-    def entries() -> Iterator[ArchiveEntry]:
+    def entries(done: Callable[[int], None]) -> Iterator[ArchiveEntry]:
         yield ArchiveEntry(STATE_NAME, 0, 0, b"", orjson.dumps(state))
         yield from consumers
-        yield from backup.contents.messages()
+        for message in backup.contents.messages():
+            yield message
+            done(1)
 
-    info = session.restore(name, {"config": config, "state": state}, compressed(entries()))
+    with progress_line(f"restoring {name}", state["messages"]) as done:
+        info = session.restore(name, {"config": config, "state": state}, compressed(entries(done)))
     check_restored(name, config, state, info["state"])
     return info
 

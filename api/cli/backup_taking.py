@@ -23,6 +23,7 @@ from jetraft.api.cli.backup_directory import (
     write_durably,
 )
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
+from jetraft.api.cli.progress_line import progress_line
 from jetraft.api.created_files import made_with
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.live_cut import CutBuilder, LiveCut
@@ -30,7 +31,7 @@ from jetraft.store.model.file_modes import PRIVATE_FILE
 from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
@@ -44,6 +45,7 @@ class Tally:
     last_ts_ns: int = 0
     seen: CutBuilder = attrs.field(factory=CutBuilder)  # of all messages, also of those that are not kept
     cut: LiveCut | None = None  # that the server has made
+    done: Callable[[int], object] = int  # is told of each message that is kept
 
     def live(self, from_seq: int) -> LiveCut | None:
         """Return the sequences that the stream had at the end; None where the archive does not say them.
@@ -94,7 +96,9 @@ def _take(
     from_seq = 1 if whole or not manifest.segments else manifest.last_seq + 1
     file = f"{len(manifest.segments) + 1:06d}.natsarc"
     tally = Tally()
-    sha256 = _write_archive(session, stream, directory / file, from_seq, tally)
+    coming = min(info["state"]["messages"], max(0, info["state"]["last_seq"] + 1 - from_seq))
+    with progress_line(f"backing {stream} up", coming) as tally.done:
+        sha256 = _write_archive(session, stream, directory / file, from_seq, tally)
     cut = tally.live(from_seq)
     if cut is None:
         return _take(session, stream, directory, whole=True)
@@ -180,6 +184,7 @@ def _kept(entries: Iterable[ArchiveEntry], from_seq: int, tally: Tally) -> Itera
             tally.messages += 1
             tally.first_ts_ns = tally.first_ts_ns or entry.ts_ns
             tally.last_ts_ns = entry.ts_ns
+            tally.done(1)
         elif entry.seq:
             continue
         yield entry

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jetraft.store.inspection.inspect import BlockView, GroupView, NotAStoreError, StoreView, inspect
+from jetraft.api.cli.progress_line import progress_line, shown_bytes
+from jetraft.store.inspection.inspect import BlockView, GroupView, NotAStoreError, StoreView, block_bytes, inspect
 
 COMMANDS = ("inspect", "verify")
 USAGE = "usage: jetraft inspect DIR [--json] [--key-env NAME]\n       jetraft verify DIR [--key-env NAME]\n"
@@ -45,7 +46,8 @@ def main(command: str, arguments: Sequence[str]) -> int:
         sys.stderr.write(USAGE)
         return NO_STORE
     try:
-        view = inspect(Path(places[0]), key)
+        with progress_line(f"reading {places[0]}", block_bytes(Path(places[0])), shown_bytes) as seen:
+            view = inspect(Path(places[0]), key, seen)
     except (NotAStoreError, OSError) as error:
         sys.stderr.write(f"jetraft: {error}\n")
         return NO_STORE

@@ -9,7 +9,7 @@ missing or not sound. *Notes* are left by a crash and repaired by the next openi
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -132,30 +132,43 @@ class StoreView:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
+def _unseen(_count: int) -> None:
+    """Of a caller that shows no progress."""
+
+
 class NotAStoreError(StoreError):
     """The directory is neither a node's store nor a group's."""
 
 
-def inspect(path: Path, key: bytes | None = None) -> StoreView:
+def block_bytes(path: Path) -> int:
+    """The size of all blocks below a directory: what `inspect` is going to read."""
+    total = 0
+    for block in path.rglob(f"*{BLOCK_SUFFIX}"):
+        with suppress(OSError):  # gone meanwhile, beside a server that runs
+            total += block.stat().st_size
+    return total
+
+
+def inspect(path: Path, key: bytes | None = None, seen: Callable[[int], None] = _unseen) -> StoreView:
     """Inspect a node's store directory, the `store_dir` above it, or a group's directory. Raises NotAStoreError.
 
-    With the key of an encrypted store, encrypted data is verified too.
+    With the key of an encrypted store, encrypted data is verified too. `seen` is called with the bytes of each block.
     """
     secrets = None if key is None else Secrets(key=key)
     for root in (path, path / "jetstream"):
         if (root / GROUPS_NAME).is_dir():
-            return _inspect_node(root, secrets)
+            return _inspect_node(root, secrets, seen)
     if path.is_dir() and any(name.startswith(GENERATION_PREFIX) for name in os.listdir(path)):  # noqa: PTH208
         damage: list[str] = []
         root = path.parent.parent
         has_ledger = any((root / name).exists() for name in ledger.NAMES)  # not beside a copy of a group's directory
         state = _ledger(root, damage).groups.get(_key_of(path)) if has_ledger else None
-        group = _inspect_group(path, secrets, state, has_ledger=has_ledger)
+        group = _inspect_group(path, secrets, state, seen, has_ledger=has_ledger)
         return StoreView(path=str(path), identity={}, groups=(group,), damage=tuple(damage))
     raise NotAStoreError(f"{path}: neither a store directory nor a group's")
 
 
-def _inspect_node(root: Path, secrets: Secrets | None) -> StoreView:
+def _inspect_node(root: Path, secrets: Secrets | None, seen: Callable[[int], None]) -> StoreView:
     damage: list[str] = []
     state = _ledger(root, damage)
     identity: dict[str, Any] = {}
@@ -167,7 +180,7 @@ def _inspect_node(root: Path, secrets: Secrets | None) -> StoreView:
     paths = [entry for entry in paths if not entry.name.endswith(TMP_SUFFIX)]
     has_ledger = bool(state.groups or state.values)
     groups = tuple(
-        _inspect_group(entry, secrets, state.groups.get(_key_of(entry)), has_ledger=has_ledger) for entry in paths
+        _inspect_group(entry, secrets, state.groups.get(_key_of(entry)), seen, has_ledger=has_ledger) for entry in paths
     )
     known = set(map(_key_of, paths))
     for key, group in sorted(state.groups.items()):
@@ -252,13 +265,16 @@ def _torn(copies: Sequence[file.Copy | None]) -> list[str]:
 class _Findings:
     """The findings of an inspection."""
 
+    seen: Callable[[int], None] = _unseen
     damage: list[str] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
     sealed: SealedParts = attrs.Factory(SealedParts)
 
 
-def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None, *, has_ledger: bool) -> GroupView:
-    found = _Findings()
+def _inspect_group(
+    path: Path, secrets: Secrets | None, state: GroupState | None, seen: Callable[[int], None], *, has_ledger: bool
+) -> GroupView:
+    found = _Findings(seen=seen)
     names = _names(path)
     generations = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
     generation = generations[-1] if generations else ""
@@ -419,6 +435,7 @@ def _blocks(
             views.append(_unreadable(name, damage))
         else:
             views.append(_view((name, data, head), identity.incarnation, limit, expected, found))
+            found.seen(len(data))
     return tuple(views)
 
 
