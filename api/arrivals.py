@@ -3,8 +3,8 @@
 A place is taken when a connection is accepted, and free when it has logged in, needs no login, or is closed. One that
 finds no place is accepted, and nothing of it is read or made until a place of its address is free: clients that come
 back all at once behind one address are served as fast as they can log in, and a deadline begins with the place. Other
-addresses have places of their own; the IPv6 addresses of one /64 share theirs. What waits is bounded in number and
-time; beyond that a connection is closed.
+addresses have places of their own; the IPv6 addresses of one /64 share theirs. Waiting connections are bounded in
+number and time; beyond that a connection is closed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 attrs writes `__init__`, `__eq__`, `__hash__` and `__repr__` of a class as source text and compiles it, at each start.
 For the 550 classes of a server with JetStream that was a third of all processor time until it was ready. Here the code
 is looked up by what it follows from, the shape of a plain class (`class_plans.py`), and else by a digest of its text.
-What is not found is compiled, and saved when the server is ready (`kept_code.py`). As with `.pyc` files,
+Code that is not found is compiled, and saved when the server is ready (`kept_code.py`). As with `.pyc` files,
 PYTHONDONTWRITEBYTECODE keeps it from being written, not from being read.
 
 The text of `__hash__` has a number that differs between processes, a salt by the name of the class; it is not part of

@@ -2,7 +2,7 @@
 
 Each node says to each node that it is linked with how many clients and leaf nodes it has of the accounts that have such
 a limit: all of them when a link begins, then what has changed, in calls that follow each other. An account's limit here
-is what the others leave of it, so a client that is one too many is refused where it comes. What a node has said ends
+is what the others leave of it, so a client that is one too many is refused where it comes. The figures of a node end
 with its link. A node without a link, be it reached by a detour, is not counted.
 
 Where nodes let clients in at the same moment, or meet again, there may be too many. All nodes then see the same numbers

@@ -10,7 +10,7 @@ GC_START_OBJECTS: Final = 10_000  # at 200,000 the server keeps 5 MB more for go
 def spare_imports() -> None:
     """Look at each object of a start once: what the collector does not find dead then is not looked at again.
 
-    Nearly everything that imports make stays. What dies is young: the first form of each class that gets slots.
+    Nearly everything that imports make stays. Objects that die are young: the first form of each class that gets slots.
     """
     gc.freeze()
     gc.callbacks.append(keep_survivors)

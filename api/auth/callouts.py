@@ -115,8 +115,8 @@ class Callouts:
     def may_stand(self, offered: Credentials, listed: AuthRules | None) -> bool:
         """Whether the configuration may say who a client is, so that it is judged before a service is asked.
 
-        With operators it always is: a client has a token first. What the client names is not who it is: `stands` has
-        the last word. Without `listed` users of no account are left to the configuration, as with nats-server those
+        With operators it always is: a client has a token first. The name that a client gives is not who it is: `stands`
+        has the last word. Without `listed` users of no account are left to the configuration, as with nats-server those
         that leaf nodes connect as are not.
         """
         if self.rules is None:

@@ -1,6 +1,7 @@
 """Reads the fields of a token's claims, each as what it has to be. Pure.
 
-What is missing or null is empty, as in Go; what is something else is refused without a part of the token in the text.
+A field that is missing or null is empty, as in Go; one of another type is refused without a part of the token in the
+text.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """The claims in tokens of operators, accounts and users, as values. Pure.
 
-Names and rules are those of github.com/nats-io/jwt (v2). What a token lacks is empty or zero, as there: a user without
-`subs` may have no subscription. What is not served and would widen or misdirect what clients reach is refused.
+Names and rules are those of github.com/nats-io/jwt (v2). A field that a token lacks is empty or zero, as there: a user
+without `subs` may have no subscription. A claim that is not served and would widen or misdirect what clients reach is
+refused.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 Requests are taken one after the other: a token is verified, written to the directory, and then in force; the answer
 comes last. Nodes of a cluster compare digests when one of them comes, and from time to time, and send what the other
-lacks; the newer token of an account counts. What a node has looked up it tells the others. Texts are nats-server's
-(server/accounts.go).
+lacks; the newer token of an account counts. A node tells the others of tokens that it has looked up. Texts are
+nats-server's (server/accounts.go).
 """
 
 import math

@@ -1,8 +1,8 @@
 """Accounts that are not known here are looked up elsewhere, beside the turn, while who asked is held.
 
 Several clients of one account wait for one look-up. How many run at a time and how many wait is bounded, for one
-address too, and nothing is remembered of a failure: the next client asks again, as with nats-server. What is found is
-verified, and the accounts that it imports from are looked up before it is in force.
+address too, and nothing is remembered of a failure: the next client asks again, as with nats-server. A token that is
+found is verified, and the accounts that it imports from are looked up before it is in force.
 """
 
 from collections import Counter

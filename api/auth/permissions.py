@@ -1,6 +1,6 @@
 """Permissions to publish and subscribe, as the configuration says it. Pure.
 
-The lists are subjects with wildcards; those of subscriptions may name a queue behind a blank. What they mean is decided
+The lists are subjects with wildcards; those of subscriptions may name a queue behind a blank. Their meaning is decided
 in the data plane.
 """
 

@@ -2,8 +2,8 @@
 
 There is one algorithm, Ed25519 with the issuer's key, so nothing that a token says chooses how it is verified. Version
 1 signs the claims alone, version 2 the header as well; which of them it is stands in the claims, which both sign. What
-was signed as one cannot be shown as the other, because only what version 2 signs has a dot. What a claim means is in
-`claims`. No text of an error shows a part of a token: a bearer token is a secret.
+was signed as one cannot be shown as the other, because only what version 2 signs has a dot. The meaning of a claim is
+in `claims`. No text of an error shows a part of a token: a bearer token is a secret.
 """
 
 import binascii

@@ -1,6 +1,6 @@
 """Verifications take up to a millisecond each, and strangers decide how many there are: so many in one turn.
 
-What does not fit waits in line and is done between turns, a few at a time, while other clients are served. The line is
+The rest waits in line and is done between turns, a few at a time, while other clients are served. The line is
 as long as there are connections that are held, and requests of a callout that are in flight.
 """
 

@@ -1,7 +1,7 @@
 """Tokens of accounts from a web server: `resolver: URL(...)`.
 
 One request for each account, with nats-server's deadline over all of it: name, connection, handshake, redirects and
-answer. What is read of an answer is bounded, and nothing of it is believed before it is verified (`lookups.py`). Errors
+answer. An answer is read up to a bound, and nothing of it is believed before it is verified (`lookups.py`). Errors
 are worded as those of Go's client; a URL is in them without its user.
 """
 

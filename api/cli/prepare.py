@@ -3,8 +3,8 @@
 It imports every module, so that Python writes the byte code of all that a server may load, of the standard library and
 the dependencies too, and it saves the code of classes and of modules (`api/class_code.py`, `api/module_code.py`). `make
 setup` and the image run it; it is of use wherever those who start servers may not write where the package is, or have
-PYTHONDONTWRITEBYTECODE set. What cannot be written is left out. Modules of extras that are not installed are named and
-skipped; any other module that is missing fails the command.
+PYTHONDONTWRITEBYTECODE set. Code that cannot be written is left out. Modules of extras that are not installed are named
+and skipped; any other module that is missing fails the command.
 """
 
 import importlib

@@ -3,9 +3,9 @@
 Until `Server` waits for signals itself there is nothing to stop cleanly: no client is connected, and opening and
 recovering a store survive a crash at any moment. A second signal while the server stops also ends it at once.
 
-What asks a running server for something (a reload, the log file again, lame duck mode) is held back: blocked from the
-first line of the program on, let through when the server is ready, and held back again when it stops. Threads that are
-started meanwhile do not take these signals either.
+A signal that asks a running server for something (a reload, the log file again, lame duck mode) is held back: blocked
+from the first line of the program on, let through when the server is ready, and held back again when it stops. Threads
+that are started meanwhile do not take these signals either.
 """
 
 import os

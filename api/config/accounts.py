@@ -1,7 +1,7 @@
 """The `accounts` block: which accounts there are, their users, and what each may use of JetStream.
 
 `accounts { A { users [...], jetstream: enabled, exports [...] }, B { ... } }`, or a list of names alone. Keys and texts
-of errors are nats-server's. What accounts give each other is read in exports.py and imports.py.
+of errors are nats-server's. Exports and imports are read in exports.py and imports.py.
 """
 
 from collections.abc import Mapping

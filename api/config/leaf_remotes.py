@@ -1,6 +1,6 @@
 """The hubs of a `leafnodes` block, and what holds for connections in both directions: TLS.
 
-Keys and texts of errors are nats-server's. What weakens a connection when it is passed over is refused by name.
+Keys and texts of errors are nats-server's. A key that weakens a connection when it is passed over is refused by name.
 """
 
 from collections.abc import Mapping

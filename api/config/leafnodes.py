@@ -1,6 +1,6 @@
 """The `leafnodes` block: the listener, who may connect as a leaf node, and the hubs to connect to.
 
-Keys and texts of errors are nats-server's. What weakens a connection when it is passed over is refused by name.
+Keys and texts of errors are nats-server's. A key that weakens a connection when it is passed over is refused by name.
 """
 
 import re

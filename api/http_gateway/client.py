@@ -1,6 +1,6 @@
 """A client of this server over a pair of sockets: it logs in, asks, and waits for answers.
 
-What it may do and how it is counted is decided where that is decided for all clients.
+Its rights and its counts are decided where that is decided for all clients.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class InsideDoor:
-    """The entry for them. What comes of them is decided where that is decided for all clients."""
+    """The entry for them. Their outcome is decided where that is decided for all clients."""
 
     plane: Plane
     reactor: Reactor

@@ -1,6 +1,6 @@
 """The requester, where the request is executed by another node: a header that the node adds where the request enters.
 
-The name is the one that nats-server has between its servers. What a client puts there itself is replaced.
+The name is the one that nats-server has between its servers. A client's own entry there is replaced.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Opens JetStream on a node from the options of the server, and runs it. What fails is said in one line."""
+"""Opens JetStream on a node from the options of the server, and runs it. A failure is said in one line."""
 
 import tempfile
 from pathlib import Path

@@ -4,8 +4,8 @@ Sinks that capture the API's subjects at this node hand over batches. Each reque
 and waits in its line (`lines`). A bounded number of workers takes from the lines in turn and gives what it takes to the
 cluster's forwarder, which carries it out here or sends it to the owner. Each account has sinks of its own; an account
 without JetStream gets an error for each request, as from nats-server. So the API costs the node no more than so much
-work at a time, however much is asked, and acknowledgements go in between. What does not fit into the lines, or has
-waited for too long, is refused with 429: everybody is answered.
+work at a time, however much is asked, and acknowledgements go in between. A request that does not fit into the lines,
+or has waited for too long, is refused with 429: everybody is answered.
 """
 
 from __future__ import annotations

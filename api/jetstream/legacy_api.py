@@ -1,7 +1,7 @@
 """Serves the subjects of JetStream's tech preview, where `jetstream { legacy_api: true }` asks for them.
 
 Each request becomes one of today's API, sent in the account where it came in, and its answer becomes one of then. What
-waits for an answer is bounded; the API answers everything, late requests too. Who asks has to be allowed both: the
+waits for an answer is bounded; the API answers everything, late requests too. The requester has to be allowed both: the
 subject that it publishes to, which the plane judges as always, and the one of today that the request becomes. A request
 that no connection of this server has sent is refused.
 """

@@ -1,8 +1,8 @@
 """The get that most clients send: one message by its sequence or the last of a subject, without a pass through JSON.
 
 `messages.get_confirmed` defines what a get answers; this gives the same bytes for requests and messages that are that
-plain, tested against it, and costs a third. Whatever is not (other fields, other spacing, escapes, a message that is
-not there) is left to it.
+plain, tested against it, and costs a third. A request that is not (other fields, other spacing, escapes, a message that
+is not there) is left to it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ turn in which a member answers; alone on its server, a stream needs no turn but 
 round. One that enters at a follower goes to the leader with the follower's word that it still follows it: of three
 replicas these two are a majority, and no other node is asked.
 
-What is not that simple goes the way of all requests (`gateway`): when changes of the stream wait, or too many gets, or
-no leader is known, and when what was begun here finds that the leader has been deposed, or has to search for long.
+A request that is not that simple goes the way of all requests (`gateway`): when changes of the stream wait, or too many
+gets, or no leader is known, and when what was begun here finds that the leader has been deposed, or has to search for
+long.
 """
 
 from __future__ import annotations

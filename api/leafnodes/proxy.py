@@ -1,6 +1,6 @@
 """Reaches a hub through a proxy for HTTP: CONNECT, and what it answers. Behind that, bytes are the hub's.
 
-What a proxy sends is read no further than the end of its answer: a hub that speaks first may come in the same packet.
+A proxy is read no further than the end of its answer: a hub that speaks first may come in the same packet.
 """
 
 import base64

@@ -5,7 +5,7 @@ takes too long, or that exceeds its places (AddressShare). A bug in a page is an
 does not stop the server.
 
 Pages are made one at a time, large ones in slices (steps.py), and what was made is followed by a pause as long as it
-took: requests in a loop take half of the node's time at most. What is made and not sent has PAGES_BYTES_MAX.
+took: requests in a loop take half of the node's time at most. Pages that are made and not sent have PAGES_BYTES_MAX.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """/metrics: the figures of this server for Prometheus, made only when the page is asked for.
 
 The page is bounded: STREAMS_MAX streams, CONSUMERS_SHOWN consumers (`consumers=n`, up to CONSUMERS_MAX) and QUERIES_MAX
-Spark queries; what is left out is counted. What each family says is its `about`; docs/operations.md has an overview.
+Spark queries; what is left out is counted. The meaning of each family is its `about`; docs/operations.md has an
+overview.
 """
 
 import resource

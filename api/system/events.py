@@ -1,7 +1,7 @@
 """Events in the system account: clients come and go, figures, and the end of this server.
 
 An event is made only if something on any node has subscribed to it. The signals of `Sessions` only note what happened;
-a task of this module tells it, in order. What happens faster than that is bounded by NEWS_MAX and then not told.
+a task of this module tells it, in order. Events that come faster than that are bounded by NEWS_MAX and then not told.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Changes between two looks at streams and nodes: the events that the dashboard tells. Pure.
 
-A look is of one stream, so that a long list is looked at a part at a time. What a look has not found by the end of a
-round has gone. The first round tells nothing: all that it finds was there.
+A look is of one stream, so that a long list is looked at a part at a time. Items that a look has not found by the end
+of a round are gone. The first round tells nothing: all that it finds was there.
 """
 
 from typing import Any, Final
