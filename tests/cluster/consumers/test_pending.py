@@ -185,7 +185,7 @@ def test_what_is_due_at_once_is_queued_a_bounded_number_at_a_time(monkeypatch: p
     assert again == [3, 1, 2, 4, 5, 6, 7, 8, 9, 10]
 
 
-def test_the_order_of_what_waits_is_made_anew_a_part_at_a_time_and_forgets_nothing(
+def test_the_order_of_what_waits_is_made_again_a_part_at_a_time_and_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("jetraft.cluster.consumers.pending.STALE_MAX", 10)
@@ -214,7 +214,7 @@ def test_the_order_of_what_waits_is_made_anew_a_part_at_a_time_and_forgets_nothi
             table.remove(Runs([gone]))
     assert set(looked) == {4}
     assert len(looked) > 100
-    now_ns, again = 100, {}
+    now_ns, again = 100, dict[int, int]()
     while len(again) < len(table):
         table.expire(now_ns)
         again |= dict.fromkeys(redeliver_all(table, now_ns + 10_000), now_ns)
