@@ -202,6 +202,35 @@ def subscriptions(place: Place) -> None:
         client.settle(120.0)
 
 
+def one_subject(place: Place) -> None:
+    """Clients with 40,000 subscriptions of one subject, in as many queue groups, in one and in none, that go again."""
+    with RawClient(place.server.address, **LOGIN) as other:
+        for number in place.rounds():
+            with RawClient(place.server.address, **LOGIN) as client:
+                queue = (b"q%d", b"team", b"")[number % 3]
+                for first in range(0, 40_000, 1_000):
+                    client.send(
+                        b"".join(
+                            b"SUB one %b %d\r\n" % (queue % at if b"%" in queue else queue, at)
+                            for at in range(first, first + 1_000)
+                        )
+                    )
+                client.settle(60.0)
+                other.send(b"PUB one 1\r\nx\r\n" * 10)
+                other.settle(60.0)
+
+
+def purges(place: Place) -> None:
+    """Purges of a stream with 300,000 subjects: all of it, and by a pattern."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        made(client.api("STREAM.CREATE.P", {"name": "P", "subjects": ["p.>"], "storage": "memory"}))
+        for number in place.rounds():
+            for first in range(0, 300_000, 2_000):
+                client.send(b"".join(b"PUB p.%d 1\r\nx\r\n" % at for at in range(first, first + 2_000)))
+            client.settle(60.0)
+            made(client.api("STREAM.PURGE.P", ({}, {"filter": "p.*"})[number % 2]))
+
+
 def handshakes(place: Place) -> None:
     """TLS handshakes, one after the other, that are given up before the end."""
     hello = bytes.fromhex("16030100050100000100")
@@ -464,7 +493,7 @@ def pages(place: Place) -> None:
 MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
 OF_JETSTREAM: Final = (
     "restores", "named_items", "patterns", "pages", "wq_filters", "claims", "interest", "interest_many",
-    "interest_delete", "schedule", "tar_bombs",
+    "interest_delete", "schedule", "tar_bombs", "purges",
 )  # fmt: skip
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
@@ -472,7 +501,7 @@ ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
         silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
         stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines, denied_lines, connects, restores,
         named_items, patterns, pages, wq_filters, claims, interest, interest_many, interest_delete, schedule,
-        tar_bombs,
+        tar_bombs, one_subject, purges,
     )
 }  # fmt: skip
 
