@@ -158,7 +158,8 @@ def _shown_by_the_log(place: LogPlace, known: _Known, recovered: Recovered) -> s
     promised = 0 if known.hard_state is None else known.hard_state.term
     if legacy.is_below(promised, recovered.last_term):
         return f"it has an entry of term {recovered.last_term}, and the ledger knows term {promised}"
-    last_index = max(recovered.blocks[-1].block.last_index if recovered.blocks else 0, known.expected.floor_index)
+    written = recovered.blocks[-1].block.last_index if recovered.blocks else len(known.state.begun)
+    last_index = max(written, known.expected.floor_index)
     if known.hard_state is not None and known.expected.is_recorded:
         above = legacy.checkpoint_above(legacy.DiskFiles(place.disk), place.log, place.identity, last_index)
         if above:

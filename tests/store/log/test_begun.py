@@ -95,6 +95,22 @@ def test_the_vote_and_the_first_entry_come_together_or_not_at_all(seed: int) -> 
     assert (log.last_index, log.hard_state.term) in {(0, 0), (1, 1)}
 
 
+@pytest.mark.parametrize("steps", range(20))
+def test_a_kill_beside_a_checkpoint_of_the_first_entries_does_not_make_the_ledger_an_older_one(steps: int) -> None:
+    """Its file and the first block are there before the ledger says so: all that counts is in the ledger."""
+    disk, options = LossyDisk(), LogOptions(begun_bytes_max=2000)
+    log = founded(disk, options)
+    append(disk, log, entry(2, kind=Kind.NOOP))
+    assert len(state_of(log).begun) == 2
+    log.save_checkpoint(2, 1, b"members", b"state")
+    log.submit()
+    for _ in range(steps):
+        disk.step()
+    disk.kill()
+    log = opened(disk, options)
+    assert (found(log), log.hard_state) == ([entry(1), entry(2, kind=Kind.NOOP)], VOTED)
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_message_makes_a_block_with_what_the_ledger_had(seed: int, *, restarts: bool) -> None:
