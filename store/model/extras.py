@@ -28,12 +28,13 @@ class Extra:
 
 
 # Of the commands backup, restore, export and chain; of streams with `jetraft.schema`; of the commands for running
-# clusters; of the second engine.
+# clusters; of `jetraft traces`; of the second engine.
 TOOLS: Final = Extra(name="tools", modules=frozenset({"pyspark_jetstream", "pyarrow"}))
 SCHEMA: Final = Extra(name="schema", modules=frozenset({"fastavro", "google", "jsonschema_rs"}))
 CLI: Final = Extra(name="cli", modules=frozenset({"typer", "rich", "nats", "nkeys"}))
+OTEL: Final = Extra(name="otel", modules=frozenset({"opentelemetry"}))
 PYSYNCOBJ: Final = Extra(name="pysyncobj", modules=frozenset({"pysyncobj"}))
-EXTRAS: Final = (TOOLS, CLI, SCHEMA, PYSYNCOBJ)
+EXTRAS: Final = (TOOLS, CLI, SCHEMA, OTEL, PYSYNCOBJ)
 
 
 def missing_extra(error: ImportError) -> Extra | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from jetraft.api.cli.main import COMMANDS
-from jetraft.store.model.extras import CLI, EXTRAS, PYSYNCOBJ, SCHEMA, TOOLS, Extra, missing_extra
+from jetraft.store.model.extras import CLI, EXTRAS, OTEL, PYSYNCOBJ, SCHEMA, TOOLS, Extra, missing_extra
 from tests.artefacts.building import FOLDERS, Artefacts
 from tests.artefacts.environments import Environment, closure, requirements_in
 from tests.harness.raw import RawClient
@@ -29,6 +29,7 @@ AVRO: Final = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a"
 USES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # configuration of the server, metadata of a stream
     SCHEMA.name: ("max_payload: 1MB", {"jetraft.schema_type": "json", "jetraft.schema": '{"type": "integer"}'}),
     PYSYNCOBJ.name: ("jetstream { raft_engine: pysyncobj }", {}),
+    OTEL.name: ("", {}),  # `jetraft traces` needs the extra `cli` too; its module is imported
 }
 
 
@@ -157,7 +158,7 @@ def test_with_the_command_line_a_stream_is_created(
             assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("extra", [SCHEMA.name, PYSYNCOBJ.name])
+@pytest.mark.parametrize("extra", [SCHEMA.name, OTEL.name, PYSYNCOBJ.name])
 def test_with_an_extra_the_server_does_what_it_is_for(
     installed: Environment, artefacts: Artefacts, tmp_path: Path, extra: str
 ) -> None:

@@ -16,16 +16,18 @@ from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.messages import flushed
 from jetraft.api.cli.client.output import clean
 from jetraft.api.cli.client.trace_spans import TraceSpan, spans_of
+from jetraft.store.model.extras import OTEL, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jetraft.api.cli.client.span_export import CollectorExport
 
 GROUP: Final = CommandGroup.of("traces", "Send message traces to an OpenTelemetry collector.")
 BATCH_SPANS: Final = 512  # as the batch processor of OpenTelemetry's SDK
 BATCH_WAIT_S: Final = 1.0
 WAITING_TRACES: Final = 4096  # beyond that traces are dropped, and counted: a collector that is down stops no one
 QUEUE: Final = "jetraft-traces"
-EXTRA: Final = "this needs the extra `otel`: pip install 'jetraft[otel]'"
 
 
 def main(name: str, words: Any) -> int:
@@ -116,58 +118,14 @@ class Printed:
         """Nothing waits."""
 
 
-def exporting(endpoint: str) -> "Exported":
+def exporting(endpoint: str) -> "CollectorExport":
     """What sends spans to a collector. Raises CommandError: the extra is missing, or the address is none."""
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    except ImportError:
-        raise CommandError(EXTRA) from None
+        from jetraft.api.cli.client.span_export import CollectorExport  # noqa: PLC0415  of another extra
+    except ImportError as error:
+        if missing_extra(error) is not OTEL:
+            raise
+        raise CommandError(OTEL.advice) from None
     if not endpoint.startswith(("http://", "https://")):
         raise CommandError(f"--endpoint: {clean(endpoint)!r} is no URL with http:// or https://")
-    return Exported(OTLPSpanExporter(endpoint=endpoint), endpoint)
-
-
-@attrs.frozen
-class Exported:
-    """Spans on their way to a collector."""
-
-    exporter: Any
-    endpoint: str
-
-    async def send(self, spans: "Sequence[TraceSpan]") -> None:
-        """Send them, again for some seconds where the collector is busy; a failure is a line, and they are dropped."""
-        if not spans:
-            return
-        from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415  with the extra
-
-        if (
-            await asyncio.to_thread(self.exporter.export, [_readable(span) for span in spans])
-            != SpanExportResult.SUCCESS
-        ):
-            sys.stderr.write(f"jetraft traces: {len(spans)} spans dropped: {clean(self.endpoint)} did not take them\n")
-
-    async def close(self) -> None:
-        """End its connections."""
-        await asyncio.to_thread(self.exporter.shutdown)
-
-
-def _readable(span: TraceSpan) -> Any:
-    """The span as the SDK has it."""
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  with the extra
-    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
-    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags  # noqa: PLC0415
-
-    def context(span_id: int) -> SpanContext:
-        return SpanContext(span.trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-    return ReadableSpan(
-        name=span.name,
-        context=context(span.span_id),
-        parent=context(span.parent_id) if span.parent_id else None,
-        resource=Resource({"service.name": "jetraft"}),
-        attributes=dict(span.attributes),
-        kind=SpanKind.SERVER if span.is_receiving else SpanKind.INTERNAL,
-        status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
-        start_time=span.start_ns,
-        end_time=span.end_ns,
-    )
+    return CollectorExport.to(endpoint)
