@@ -21,7 +21,7 @@ from jetraft.store.model.events import CUT_OFF, CUT_OFF_ENDED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.logger import Logger
+    from jetraft.api.logs.logger import Logger
     from jetraft.api.plane._plane import Plane
     from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions

@@ -13,7 +13,7 @@ import trio
 
 from jetraft.api.config.options import Options
 from jetraft.api.listener import ClientListener
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason

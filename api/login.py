@@ -28,7 +28,7 @@ from jetraft.api.auth.verifying import Verifications
 from jetraft.api.auth.violations import texts
 from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason

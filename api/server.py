@@ -34,8 +34,9 @@ from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.late_imports import load_the_rest
 from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, bind, listen
-from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
+from jetraft.api.logs.logger import LogBridge, Logger, open_logger
+from jetraft.api.logs.syslog import SyslogError
 from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
@@ -47,7 +48,6 @@ from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
 from jetraft.api.start_files import StartFiles, StartFilesError
-from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers

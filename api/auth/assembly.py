@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import Options
 from jetraft.api.exchange.setup import SharedAccounts
-from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
+from jetraft.api.logs.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
 from jetraft.store.model.clock import Clock

@@ -18,7 +18,7 @@ from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_source import AccountLookupError, TokenSource
 from jetraft.api.auth.verdicts import LoginRefusal, Outcome
 from jetraft.api.auth.verifying import Verifications, Work
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 PARALLEL: Final = 16  # look-ups under way

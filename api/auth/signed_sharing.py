@@ -11,7 +11,7 @@ from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.exchange.admission import Admission, RefusedImport
 from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.exchange.values import Sharing
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 LOOK_S: Final = 60.0  # at least so often: the wall clock may be set

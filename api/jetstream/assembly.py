@@ -12,7 +12,7 @@ from jetraft.api.banner import jetstream_banner
 from jetraft.api.clock import SystemClock
 from jetraft.api.config.options import Options
 from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting, secrets_of, store_limits_of
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.session import ServerIdentity
 from jetraft.api.start_errors import StartError, cannot_start, first_of

@@ -21,8 +21,8 @@ from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
 from jetraft.api.listener import bind, listen
-from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
+from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import ClosedHandler, Reactor
 from jetraft.api.reasons import Reason

@@ -42,8 +42,8 @@ from jetraft.api.leafnodes.texts import (
     VIOLATION_DELAY_NS,
     err,
 )
-from jetraft.api.logger import Logger
 from jetraft.api.login import reason_of
+from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor

@@ -19,7 +19,7 @@ from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.listener import prepare
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, ProxyError, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.secure import HubTls
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S

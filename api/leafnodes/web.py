@@ -16,7 +16,7 @@ import h11
 import trio
 
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.api.websocket._common import WebSocketCommon

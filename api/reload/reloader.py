@@ -12,14 +12,14 @@ from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
 from jetraft.api.interfaces import advertised
-from jetraft.api.logger import Logger, open_target
 from jetraft.api.login import ACCOUNT_CONNECTIONS
+from jetraft.api.logs.logger import Logger, open_target
+from jetraft.api.logs.syslog import Syslog, SyslogError
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
-from jetraft.api.syslog import Syslog, SyslogError
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from jetraft.api.listener import ClientListener
+from jetraft.api.logs.protocol_log import ProtocolLog
 from jetraft.api.plane._plane import Plane
-from jetraft.api.protocol_log import ProtocolLog
 
 if TYPE_CHECKING:
     import socket
 
     from jetraft.api.config.options import Options
-    from jetraft.api.logger import Logger
     from jetraft.api.login import Logins
+    from jetraft.api.logs.logger import Logger
     from jetraft.api.plane._secure import SecurePlane
     from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions

@@ -2,7 +2,7 @@
 
 An event is one line. Its text names the subject, what was expected and what was found; its fields are the same as
 values, for `log_format: logfmt` and `json`. Events go through the standard `logging`, so that every layer can write
-them; the server's handler (api/logger.py) counts them, bounds the lines of each kind, and gives them their form.
+them; the server's handler (api/logs/logger.py) counts them, bounds the lines of each kind, and gives them their form.
 No field has a password, a token, a seed or a payload. docs/logs.md is made from this table (tools/gen_logs.py).
 """
 
@@ -447,7 +447,7 @@ LINES_LEFT_OUT: Final = EventKind(
     level=WARNING,
     text="{count} lines were left out of the log since the last one of their kind: {kind}",
     about="More lines of a kind came than its limit.",
-    burst=1_000_000,  # its own number is bounded: one for each kind in LEFT_OUT_NS (api/log_budget.py)
+    burst=1_000_000,  # its own number is bounded: one for each kind in LEFT_OUT_NS (api/logs/log_budget.py)
     per_hour=1_000_000,
 )
 

@@ -4,7 +4,7 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 
-from jetraft.api.log_forms import OWN
+from jetraft.api.logs.log_forms import OWN
 from jetraft.store.model import events
 from jetraft.store.model.events import KINDS, EventKind
 from tests.harness.server import ROOT

@@ -10,7 +10,7 @@ import orjson
 
 from jetraft.api.auth.verdicts import REDACTED
 from jetraft.api.auth.violations import quoted
-from jetraft.api.logger import Logger
+from jetraft.api.logs.logger import Logger
 from jetraft.api.session import Sessions
 
 FROM_CLIENT: Final = "<<-"

@@ -7,7 +7,7 @@ from os import getpid
 from pathlib import Path
 
 from jetraft.api.config.options import Options
-from jetraft.api.logger import LogBridge, open_logger
+from jetraft.api.logs.logger import LogBridge, open_logger
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.events import BURST, DISK_SLOW, REPLICA_BEHIND, STREAM_DELETED, Event
 

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from jetraft.api.config.options import Options
-from jetraft.api.logger import LogBridge, open_logger
+from jetraft.api.logs.logger import LogBridge, open_logger
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.events import KINDS, Event, Field
 from tests.harness.log_lines import FORMS, events, parsed, wait_for_event

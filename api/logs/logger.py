@@ -1,6 +1,6 @@
 """Log lines in nats-server's format, which tools parse: `[pid] 2026/01/02 03:04:05.000000 [INF] text`.
 
-With `log_format: logfmt` or `json` they have the forms of api/log_forms.py.
+With `log_format: logfmt` or `json` they have the forms of api/logs/log_forms.py.
 """
 
 import logging
@@ -16,8 +16,8 @@ import attrs
 
 from jetraft.api.config.options import TEXT, Options
 from jetraft.api.created_files import made_with
-from jetraft.api.log_budget import LogBudget
-from jetraft.api.syslog import Syslog, open_syslog
+from jetraft.api.logs.log_budget import LogBudget
+from jetraft.api.logs.syslog import Syslog, open_syslog
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.events import BURST, KINDS, LINES_LEFT_OUT, PER_HOUR, Event, Field
 from jetraft.store.model.file_modes import LOG_FILE
@@ -55,7 +55,7 @@ class Logger:
         printable = text.translate(ESCAPES)
         self.lines += 1
         if self.form != TEXT:
-            from jetraft.api.log_forms import formed  # noqa: PLC0415  only servers with another form pay for it
+            from jetraft.api.logs.log_forms import formed  # noqa: PLC0415  only servers with another form pay for it
 
             line = formed(self.form, label, text, event, fields or {})
             if self.syslog is not None:
@@ -180,8 +180,8 @@ class GroupNames(Protocol):
 class LogBridge(logging.Handler):
     """Writes records of the standard `logging`, which all layers use, to the server's log, and counts events.
 
-    The lines of each kind have a limit (api/log_budget.py), but for debug lines. Events of Raft groups get account and
-    stream as fields, where there is JetStream.
+    The lines of each kind have a limit (api/logs/log_budget.py), but for debug lines. Events of Raft groups get account
+    and stream as fields, where there is JetStream.
     """
 
     def __init__(self, logger: Logger, clock: Clock) -> None:

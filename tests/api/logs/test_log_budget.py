@@ -1,7 +1,7 @@
 """The lines of each kind have a limit, and what was left out is counted."""
 
-from jetraft.api.log_budget import KINDS_MAX, LEFT_OUT_NS, NS_PER_HOUR, LogBudget
-from jetraft.api.log_forms import formed
+from jetraft.api.logs.log_budget import KINDS_MAX, LEFT_OUT_NS, NS_PER_HOUR, LogBudget
+from jetraft.api.logs.log_forms import formed
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from jetraft.store.model.events import KINDS, LINES_LEFT_OUT, EventKind
 
