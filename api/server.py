@@ -32,7 +32,6 @@ from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.late_imports import load_the_rest
-from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, bind, listen
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
@@ -53,7 +52,8 @@ from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
 from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
-from jetraft.api.tracing import Tracer
+from jetraft.api.traces.latency import Latencies
+from jetraft.api.traces.tracing import Tracer
 from jetraft.store.model.events import SERVER_READY, SERVER_STOPPED
 from jetraft.store.model.versioning import SERVER_VERSION
 

@@ -26,7 +26,7 @@ from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.sharing_claims import sharing_of
 from jetraft.api.auth.tokens import InvalidClaimsError, Token
 from jetraft.api.exchange.values import Sharing
-from jetraft.api.trace_headers import PERCENT, TraceDestination
+from jetraft.api.traces.trace_headers import PERCENT, TraceDestination
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.subject import valid_publish_subject, valid_subject

@@ -16,9 +16,9 @@ from jetraft.store.model.signal import Signal
 from jetraft.store.model.subject import is_subset
 
 if TYPE_CHECKING:
-    from jetraft.api.latency import Latencies
     from jetraft.api.plane._accounts import Account
     from jetraft.api.plane._plane import Plane
+    from jetraft.api.traces.latency import Latencies
 
 NOTHING = Sharing()
 API_INFO = b"$JS.API.INFO"  # who imports this uses the JetStream of another account; nats-server asks for it too

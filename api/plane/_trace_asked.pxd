@@ -25,7 +25,7 @@ cdef inline bint names_traceparent(msg_t* msg) noexcept nogil:
 
 
 cdef inline bint asks_for_trace(plane_t* plane, msg_t* msg) noexcept nogil:
-    """Whether somebody has to read the headers (api/tracing.py)."""
+    """Whether somebody has to read the headers (api/traces/tracing.py)."""
     if memmem(msg.data, msg.hdr_len, b"\nNats-Trace-Dest:", 17) != NULL:
         return True
     return plane.external_traces and names_traceparent(msg)

@@ -21,7 +21,7 @@ from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
 from jetraft.api.tls.options import TlsError
-from jetraft.api.tracing import Tracer, destinations
+from jetraft.api.traces.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jetraft.api.tls.clients import Handle, Log, TlsClients
     from jetraft.api.tls.material import Material
     from jetraft.api.tls.options import TlsOptions
-    from jetraft.api.tracing import Tracer
+    from jetraft.api.traces.tracing import Tracer
     from jetraft.store.model.clock import Clock
 
 THREADS_MAX = 4

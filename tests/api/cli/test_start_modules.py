@@ -35,8 +35,8 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
-MODULES_ALONE_MAX = 481  # with those of Python and of the libraries
-MODULES_OF_JETSTREAM_MAX = 773  # the last: the queue groups by name
+MODULES_ALONE_MAX = 482  # with those of Python and of the libraries
+MODULES_OF_JETSTREAM_MAX = 774  # the last: the queue groups by name
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store

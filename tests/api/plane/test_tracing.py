@@ -11,7 +11,7 @@ from jetraft.api.config.options import AccountOptions, Options
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import ServerIdentity, Session, Sessions
-from jetraft.api.tracing import EVENTS_MAX, NOT_UNDERSTOOD, SILENT, Tracer
+from jetraft.api.traces.tracing import EVENTS_MAX, NOT_UNDERSTOOD, SILENT, Tracer
 from jetraft.store.model.clock import ManualClock
 from tests.api.plane.test_plane import feed_all
 

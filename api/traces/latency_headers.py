@@ -5,7 +5,7 @@ Jaeger's `Uber-Trace-Id`, the headers of B3 and `traceparent`, as nats-server re
 
 from typing import Final
 
-from jetraft.api.trace_headers import LINE
+from jetraft.api.traces.trace_headers import LINE
 
 UBER: Final = "Uber-Trace-Id"
 UBER_CONTEXT: Final = "Uberctx-"

@@ -15,10 +15,10 @@ import attrs
 import orjson
 
 from jetraft.api.exchange.values import LatencySampling
-from jetraft.api.latency_headers import asked_by
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import Sessions
 from jetraft.api.system.head import client_info
+from jetraft.api.traces.latency_headers import asked_by
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S

@@ -15,7 +15,7 @@ import attrs
 import orjson
 
 from jetraft.api.auth.violations import PUBLISH, texts
-from jetraft.api.trace_headers import (
+from jetraft.api.traces.trace_headers import (
     ACCEPT_ENCODING,
     DEST,
     DISABLED,

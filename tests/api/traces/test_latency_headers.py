@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.latency_headers import asked_by
+from jetraft.api.traces.latency_headers import asked_by
 
 
 def block(*lines: str) -> bytes:

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from jetraft.api.latency import PART_BYTES_MAX, LatencyPart, number_of
+from jetraft.api.traces.latency import PART_BYTES_MAX, LatencyPart, number_of
 
 
 @pytest.mark.parametrize(

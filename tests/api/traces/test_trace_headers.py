@@ -2,7 +2,7 @@
 
 import pytest
 
-from jetraft.api.trace_headers import disabled, is_sampled, read_trace, with_header
+from jetraft.api.traces.trace_headers import disabled, is_sampled, read_trace, with_header
 
 PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
