@@ -101,15 +101,20 @@ class BackupSession:
         ended: list[wire.Status] = []
 
         def parts(transport: Transport) -> Generator[memoryview, None, wire.Status]:
-            _object(subject, transport.expect(b"MSG"))
-            while True:
+            is_answered = False
+            while not (is_answered and ended):
                 frame = transport.expect(b"MSG")
+                if frame.subject != deliver.encode():  # nats-server may send the first pieces before it
+                    _object(subject, frame)
+                    is_answered = True
+                    continue
                 if frame.reply:
                     transport.send(b"PUB %b 0\r\n\r\n" % frame.reply)
                 if not frame.payload:
                     ended.append(wire.status_of(frame.header) or wire.Status(code=COMPLETE, description="", headers={}))
-                    return ended[0]
+                    continue
                 yield memoryview(frame.payload)
+            return ended[0]
 
         header = f"{FROM_SEQ}: {from_seq}\r\n{CUT}: 1\r\n".encode()
         for part in self._connection.answer(subject, question, parts, header, stall_s=STALL_S):
