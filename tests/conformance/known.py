@@ -45,6 +45,12 @@ class Shown:
 
 SHOWN: tuple[Shown, ...] = (
     Shown(
+        what="pull requests that wait at one consumer",
+        ours="`max_waiting`, but 5,000 at most; then 409 Exceeded MaxWaiting",
+        theirs="`max_waiting`",
+        where="docs/security.md",
+    ),
+    Shown(
         what="limits by tier (`tiered_limits` of tokens)",
         ours="a tier is looked up by a stream's replicas; an account that goes on without tiers stores at once",
         theirs="a stream keeps the tier it had, and refuses publishes until the server starts again",
