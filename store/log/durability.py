@@ -150,10 +150,13 @@ class Durability:
 
         With that an opening finds the loss of the newest block's last page too, which nothing in that block can prove.
         No batch of the log waits for it: a cut that lowers it comes later in the ledger, with the block that it starts.
+        Nothing is noted while facts of the opening wait for the first batch: of a block that the ledger does not know
+        yet, a floor beyond its first entry would say that its entries are elsewhere.
         """
         if not self.is_secure:
             self._state.place.ledger.write_noted()
-        place, end = self._state.place, None if self._is_stopped else self._end_to_note()
+        place, waits = self._state.place, self._is_stopped or self._state.write_queue.facts
+        end = None if waits else self._end_to_note()
         if end is not None:
             place.ledger.append([ledger_records.floor(place.key, end)], _ignore)
         return end is not None

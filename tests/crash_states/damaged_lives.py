@@ -287,18 +287,20 @@ class DamagedLife:
             if self.random.random() < 0.3:
                 self.disk.cut_after(self.random.randrange(1, 30))
             with contextlib.suppress(PowerCutError):
-                try:
-                    self.replica.start()
-                except (StoreCorrupt, StoreMisplaced) as error:
-                    if not self.is_damaged or self.must_survive:
-                        raise DamagedLifeError(f"the log does not open: {error}") from error
-                    return False
-                self.disk.on_operation = None
-                return True
+                return self._opens()
             self.met["crashes in an opening"] += 1
             self.disk.on_operation = None
             self.disk.kill()
-        self.replica.start()
+        return self._opens()
+
+    def _opens(self) -> bool:
+        try:
+            self.replica.start()
+        except (StoreCorrupt, StoreMisplaced) as error:
+            if not self.is_damaged or self.must_survive:
+                raise DamagedLifeError(f"the log does not open: {error}") from error
+            return False
+        self.disk.on_operation = None
         return True
 
     def _judge(self) -> None:

@@ -25,7 +25,7 @@ from jetraft.store.blocks.block import Block
 from jetraft.store.blocks.proofs import Proofs
 from jetraft.store.frames._frame import scan as scan_frames
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Identity
-from jetraft.store.ledger import legacy, node_dir, reading
+from jetraft.store.ledger import ledger_records, legacy, node_dir, reading
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.log import erasure, opening, recovery, retained_checkpoints, scrub, tail, write_queue
@@ -200,6 +200,17 @@ def _errors_of_apply_are_raised(patch: Patch) -> None:
     patch.setattr(stream_store, "StoreError", Unheard)
 
 
+def noted_at_once(patch: Patch) -> None:
+    def note(durability: Durability) -> bool:
+        end = durability._end_to_note()
+        if end is not None:
+            place = durability._state.place
+            place.ledger.append([ledger_records.floor(place.key, end)], lambda _: None)
+        return end is not None
+
+    patch.setattr(Durability, "note_floor", note)
+
+
 MUTATIONS: Final = (
     Mutation(
         "S1",
@@ -240,6 +251,12 @@ MUTATIONS: Final = (
         "a block that counts without a record is served before its name is durable",
         _setting(opening, "sync_directory", lambda *_: None),
         test_witnesses.test_a_block_that_counts_without_a_record_has_a_durable_name_when_it_is_served,
+    ),
+    Mutation(
+        "S1",
+        "a floor is noted ahead of the record of its block",
+        noted_at_once,
+        test_witnesses.test_a_floor_is_not_noted_ahead_of_the_record_of_the_block_in_which_it_is,
     ),
     Mutation(
         "S1",

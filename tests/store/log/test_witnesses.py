@@ -246,3 +246,41 @@ def test_a_block_that_counts_without_a_record_has_a_durable_name_when_it_is_serv
     replica.start()
 
     assert replica.found() == served
+
+
+def test_a_floor_is_not_noted_ahead_of_the_record_of_the_block_in_which_it_is() -> None:
+    """The block would count no more: entries up to the floor would have to be in blocks that the ledger knows."""
+    disk = disk_with_ledger()
+    ledger_of(disk, GROUP).close()
+    replica = Replica(disk, ALONE)
+    blocks = 0
+    while len(replica.block_files()) != 2:
+        blocks, before = len(replica.block_files()), ledgers(disk)
+        replica.publish([(b"s.a", b"", b"acknowledged" + bytes(300))])
+    assert blocks == 1
+    expected, next_seq = replica.found(), replica.store.next_seq
+    put_back(replica, before)
+
+    replica.log.note_floor()
+    disk.finish()
+    disk.kill()
+    replica.start()
+
+    assert not replica.log.lost
+    assert replica.found() == expected
+    assert replica.store.next_seq == next_seq
+
+
+def test_a_floor_is_noted_once_the_facts_of_the_opening_are_durable() -> None:
+    disk = disk_with_ledger()
+    ledger_of(disk, GROUP).close()
+    replica = Replica(disk, ALONE)
+    while len(replica.block_files()) != 2:
+        before = ledgers(disk)
+        replica.publish([(b"s.a", b"", b"acknowledged" + bytes(300))])
+    put_back(replica, before)
+    assert not replica.log.note_floor()
+
+    replica.publish([(b"s.a", b"", b"one more")])
+
+    assert replica.log.note_floor()
