@@ -122,7 +122,7 @@ READ_ERROR: Final = EventKind(
     name="read_error",
     level=ERROR,
     text="{client} - read error: {error}",
-    about="A connection ended with an error of its socket or of TLS.",
+    about="A WebSocket connection is closed because a compressed message of it cannot be read.",
 )
 API_OVERLOADED: Final = EventKind(
     name="api_overloaded",

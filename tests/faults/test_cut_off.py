@@ -10,6 +10,7 @@ import pytest
 from tests.faults import netns
 from tests.faults.netns import Network, both_ways
 from tests.faults.nodes import Node, Nodes
+from tests.harness.log_lines import wait_for_event
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Line, RawClient
 
@@ -102,7 +103,8 @@ def test_a_client_of_a_server_that_is_cut_off_goes_on_at_another_one_within_thre
 
     publisher.close()
     nodes.network.heal()
-    cut.running.wait_for_line("The cluster is reached again")
+    wait_for_event(cut.running, "text", "cut_off")
+    wait_for_event(cut.running, "text", "cut_off_ended")
     cut.running.wait_until(cut.healthy, what="the server was healthy")
     with RawClient(cut.client_address) as client:
         assert "seq" in client.acknowledged("s.x", b"x")

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from tests.harness.cluster import Cluster
+from tests.harness.log_lines import wait_for_event
 from tests.harness.raw import RawClient
 from tests.harness.small_disk import small_disks
 
@@ -33,7 +34,10 @@ def test_a_small_disk_takes_messages_to_more_than_half_of_it_then_refuses_by_nam
         assert refused["err_code"] == 10047
         used = [1 - shutil.disk_usage(place).free / shutil.disk_usage(place).total for place in places]
         assert max(used) > TAKEN_MIN
+        leader = cluster.named(client.api("STREAM.INFO.S")["cluster"]["leader"])
+        wait_for_event(leader.running, "text", "disk_nearly_full")
         assert "error" not in client.api("STREAM.PURGE.S")
         cluster[0].running.wait_until(
             lambda: "seq" in client.acknowledged("s", b"again"), what="messages are taken again"
         )
+        wait_for_event(leader.running, "text", "disk_has_room")

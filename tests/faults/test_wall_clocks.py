@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.harness.cluster import Cluster
+from tests.harness.log_lines import wait_for_event
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
@@ -125,8 +126,11 @@ def test_no_age_is_wrong_when_the_leader_s_wall_clock_is_set(cluster: Cluster, w
         leader = leader_of(cluster, client)
         set_wall(walls, leader, wrong_by_s)
         check(client)
+        differ = wait_for_event(leader.running, "text", "clocks_differ")
+        assert abs(float(differ["ahead_s"]) - wrong_by_s) < 60
         set_wall(walls, leader, 0)
         check(client)
+        wait_for_event(leader.running, "text", "clocks_agree")
 
 
 def test_a_server_that_comes_back_with_a_wrong_wall_clock_leads_with_the_time_of_the_others(

@@ -55,3 +55,13 @@ def test_every_kind_is_written_somewhere() -> None:
         if path.name != "events.py"
     )
     assert [name for name in BY_NAME if name not in source] == []
+
+
+def test_every_kind_is_provoked_by_a_test_that_reads_the_log() -> None:
+    """Named where events of servers or of caplog are read; a series of a metric or a made-up event provokes nothing."""
+    readers = [
+        text
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "tests.harness.log_lines import" in (text := path.read_text(encoding="utf-8"))
+    ]
+    assert [kind.name for kind in KINDS if not any(f'"{kind.name}"' in text for text in readers)] == []

@@ -4,6 +4,7 @@ import json
 import logging
 import signal
 import socket
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,12 +17,12 @@ import pytest
 from jetraft.api.config.options import Options
 from jetraft.api.logs.logger import LogBridge, open_logger
 from jetraft.store.model.clock import ManualClock
-from jetraft.store.model.events import KINDS, Event, Field
+from jetraft.store.model.events import KINDS, PERMISSION_DENIED, Event, Field
 from tests.harness.log_lines import FORMS, events, parsed, wait_for_event
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
-from tests.harness.server import Server
+from tests.harness.server import ROOT, Server
 
 CONFIG = """
 log_format: {form}
@@ -41,6 +42,7 @@ STREAM: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders"]}
 BY: dict[str, Any] = {"account": "$G", "stream": "ORDERS", "user": "alice", "host": HOST}
 PAYLOAD = 512 << 10
 FLOOD = 64
+LINES_OF_THE_API = 20
 
 
 def changes(client: RawClient) -> None:
@@ -142,6 +144,43 @@ def test_what_an_operator_does_is_a_line_each(told: Told, tmp_path: Path) -> Non
     told.server.stop()
     told("server_stopping", signal="SIGTERM")
     told("server_stopped")
+
+
+def test_requests_that_are_refused_because_too_many_wait_are_a_line(tmp_path: Path) -> None:
+    with (
+        Server("jetraft", directory=tmp_path, config="jetstream { request_queue_limit: 2 }\n") as server,
+        RawClient(server.address) as client,
+    ):
+        for _ in range(3 * LINES_OF_THE_API):
+            client.send(b"PUB $JS.API.STREAM.DELETE.S 0\r\n\r\n" * 10)
+        found = wait_for_event(server.running, "text", "api_overloaded")
+        assert int(found["refused"]) > 0
+
+
+def test_a_disk_on_which_a_batch_takes_longer_than_a_second_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "slow_disk.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests" / "faults" / "slow_disk.c"], check=True)
+    slow = tmp_path / "slow"
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("SLOW_DISK_FILE", str(slow))
+    with Server("jetraft", directory=tmp_path) as server, RawClient(server.address) as client:
+        assert "error" not in client.api("STREAM.CREATE.ORDERS", STREAM)
+        slow.touch()
+        assert client.acknowledged("orders", b"payload-1")["seq"] == 1
+        found = wait_for_event(server.running, "text", "disk_slow")
+        slow.unlink()
+    assert float(found["seconds"]) >= int(found["expected_s"]) == 1
+
+
+def test_lines_beyond_the_limit_of_their_kind_are_counted_in_a_line(told: Told) -> None:
+    with RawClient(told.server.address, **BOB) as client:
+        for _ in range(2 * PERMISSION_DENIED.burst):
+            client.publish("forbidden", b"payload-1")
+        client.settle()
+    found = told("lines_left_out", kind="permission_denied")
+    assert 0 < int(found["count"]) <= PERMISSION_DENIED.burst
 
 
 def test_a_reload_changes_the_form(tmp_path: Path) -> None:

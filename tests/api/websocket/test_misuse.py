@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.api.websocket.conftest import Start, web_address
+from tests.harness.log_lines import wait_for_event
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Line
 from tests.harness.raw_websocket import BINARY, CLOSE, PING, PONG, Frame, WebSocketClient, frame, request
@@ -96,7 +97,7 @@ def test_what_is_not_deflate_ends_the_connection(start: Start) -> None:
         close = client.end()
     assert close is not None
     assert close.payload == b"\x03\xefcorrupt compressed message"
-    server.running.wait_for_line("read error: corrupt compressed message")
+    wait_for_event(server.running, "text", "read_error", error="corrupt compressed message")
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\n", request()[:-2]])

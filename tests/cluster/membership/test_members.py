@@ -4,7 +4,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from jetraft.store.model.ids import node_id_of
 from tests.harness.cluster import Cluster
+from tests.harness.log_lines import wait_for_event
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
@@ -164,3 +166,7 @@ def test_a_replica_moves_away_from_a_server_that_should_not_have_it(tmp_path: Pa
         moved = wait_for_members(cluster[0], 3, without=[leader])
         for name in moved:
             wait_for_messages(cluster, name, MESSAGES)
+        group = f"stream $G > {STREAM}"
+        wait_for_event(cluster.named(leader).running, "text", "members_changed", group=group)
+        handed = wait_for_event(cluster.named(leader).running, "text", "leader_handed_over", group=group)
+        assert handed["node"] in map(node_id_of, moved)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import pytest
 import trio
 
 from jetraft.raft.checkpointing import CheckpointPolicy
@@ -27,6 +28,7 @@ from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, node_id_of
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
 from tests.doubles.real_clock import RealClock
+from tests.harness.log_lines import kinds_in
 from tests.harness.patience import PATIENCE_S
 from tests.raft.lab import ListMachine
 from tests.raft.meshes import LOOPBACK
@@ -167,7 +169,9 @@ async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_
         nursery.cancel_scope.cancel()
 
 
-async def test_a_leader_with_a_damaged_block_hands_over_instead_of_offering_it_for_ever(tmp_path: Path) -> None:
+async def test_a_leader_with_a_damaged_block_hands_over_instead_of_offering_it_for_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """What it sends cannot be installed: who notices says so, and the leader looks at its block and stops."""
     async with trio.open_nursery() as nursery:
         leader, follower, third = await two_that_have_trimmed(nursery, tmp_path)
@@ -184,6 +188,7 @@ async def test_a_leader_with_a_damaged_block_hands_over_instead_of_offering_it_f
         assert third.machine.bodies == follower.machine.bodies
         assert follower.group.failed is None
         assert leader.catchup.statistics().damage_found == 1
+        assert "replica_catchup_failed" in kinds_in(caplog)
         nursery.cancel_scope.cancel()
 
 
