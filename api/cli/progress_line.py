@@ -49,7 +49,7 @@ class ProgressLine:
 def progress_line(
     title: str, total: int, shown: Callable[[int], str] = "{:,}".format
 ) -> Iterator[Callable[[int], None]]:
-    """What is called with how much more is done; without a terminal it does nothing."""
+    """A function to be called with how much more is done; without a terminal it does nothing."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return

@@ -90,7 +90,7 @@ cdef class Tenants:
             self._judge_otherwise(cid, {"max_payload": max_payload, "max_subs": max_subs})
 
     cdef void _judge_otherwise(self, cid, dict changed):
-        """What a client may do has changed; if it waits for the end of its subscriptions, that holds after it too."""
+        """The rights of a client have changed; if it waits for the end of its subscriptions, they hold after it too."""
         if cid in self.judged:
             self.judged[cid] = evolve(self.judged[cid], **changed)
 

@@ -1,6 +1,6 @@
 """`jetraft bench`: how many messages in a second, and how long each takes, in the manner of `nats bench`.
 
-What waits for an answer keeps `--batch` of them on their way for each client; the latency is the time to the answer.
+A case that waits for answers keeps `--batch` of them on their way for each client; its latency is the time to one.
 """
 
 import asyncio

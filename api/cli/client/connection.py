@@ -100,7 +100,7 @@ class CommandConnection:
     async def pages(self, subject: str, key: str, body: dict[str, Any] | None = None) -> list[Any]:
         """All pages of a list; `key` names the list in an answer. Raises CommandError.
 
-        What has no leader to answer for it has a place in a page all the same, and is named in a line of its own.
+        An item without a leader to answer for it has a place in a page all the same, and is named in a line of its own.
         """
         found: list[Any] = []
         silent: list[str] = []

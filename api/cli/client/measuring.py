@@ -24,7 +24,7 @@ COLUMNS: Final = ("", ">clients", ">messages", ">size", ">time", ">messages/s", 
 
 @attrs.define(eq=False)
 class Meter:
-    """What one client has done."""
+    """The messages of one client so far, and their latencies."""
 
     messages: int = 0
     latencies_ns: "array[int]" = attrs.field(factory=lambda: array("q"))

@@ -1,6 +1,6 @@
 """The output of a command: tables and fields for people, one stable JSON document for programs.
 
-What comes from messages and names of others is shown without control characters: it cannot move a terminal's cursor.
+Texts from messages and names of others are shown without control characters: they cannot move a terminal's cursor.
 """
 
 import json

@@ -178,7 +178,7 @@ async def remove(at: CommandConnection, member: Server, force: Force = False) ->
 
 @attrs.frozen(kw_only=True)
 class Holdings:
-    """What is known of a server before it goes."""
+    """The state of a server before it goes."""
 
     runs: bool
     streams: list[tuple[str, str]]  # accounts and names of the streams with a replica there
@@ -263,7 +263,7 @@ async def drain(
 
 
 async def drained(at: CommandConnection, subject: str, member: str, body: dict[str, bool]) -> dict[str, Any]:
-    """What is left to hand over. Raises CommandError."""
+    """Ask a server to drain; return its answer, which counts the replicas and leaders left. Raises CommandError."""
     try:
         answer = parsed((await at.request(subject, json.dumps(body).encode())).data)
     except NoResponderError:

@@ -38,7 +38,7 @@ NewName = Annotated[str, typer.Argument(metavar="DST", help="name of the copy")]
 
 @attrs.frozen(kw_only=True)
 class CopyPlan:
-    """What is copied where."""
+    """A stream and the place that its copy goes to."""
 
     source: dict[str, Any]  # the info of the stream
     name: str  # of the copy
@@ -48,7 +48,7 @@ class CopyPlan:
 
     @property
     def mark(self) -> str:
-        """What tells a copy of this stream from another one, and from one of a namesake."""
+        """Name and time of creation: they tell a copy of this stream from one of another, or of a namesake."""
         return f"{self.source['config']['name']} of {self.source['created']}"
 
     @property
@@ -76,7 +76,7 @@ async def copy(
 ) -> None:
     """Copy the configuration and the messages of a stream; interrupted, the same command goes on.
 
-    What is published to SRC meanwhile is not copied. Consumers are not copied.
+    Messages that are published to SRC meanwhile are not copied. Consumers are not copied.
     """
     elsewhere = bool(server2 or context2)
     info = await at.api(f"STREAM.INFO.{token(source, 'stream')}")

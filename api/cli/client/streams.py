@@ -151,7 +151,7 @@ def clean_info(found: dict[str, Any]) -> dict[str, Any]:
     fields=FIELDS,
 )
 async def add(at: CommandConnection, stream: Stream, file: File = None, config: dict[str, Any] | None = None) -> None:
-    """Create a stream. What is not given is asked on a terminal (subjects), or is the server's default."""
+    """Create a stream. A terminal is asked for subjects that are not given; other fields get the server's default."""
     wanted = merged({"allow_direct": True} | read_config(file), config or {}) | {"name": token(stream, "stream")}
     if not any(wanted.get(key) for key in ("subjects", "mirror", "sources")):
         wanted["subjects"] = [part.strip() for part in asked("subjects", "--subjects").split(",")]

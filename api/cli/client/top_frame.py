@@ -1,4 +1,4 @@
-"""What one frame of `jetraft top` shows: two samples of all servers' pages become rows, the busiest and slowest first.
+"""One frame of `jetraft top`: two samples of all servers' pages become rows, the busiest and slowest first.
 
 It reads nothing itself: samples come in, rows go out. Rates are differences of two samples; what is new in the second
 one has none.

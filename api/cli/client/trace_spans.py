@@ -83,9 +83,9 @@ def spans_of(trace: Mapping[str, Any]) -> Iterator[TraceSpan]:
 
 
 def _event_span(event: dict[str, Any], sender: re.Match[str], parent_id: int, start_ns: int, place: int) -> TraceSpan:
-    """What the server did with the message: from its arrival until this was done.
+    """The span of one step of a server: from the message's arrival until the step was done.
 
-    Where it went on to another server, the id is that by which its document names the event.
+    If the message went on to another server, the id is that by which its document names the event.
     """
     hop = event.get("hop")
     kind = str(event.get("type", "event"))

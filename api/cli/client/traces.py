@@ -119,7 +119,7 @@ class Printed:
 
 
 def exporting(endpoint: str) -> "CollectorExport":
-    """What sends spans to a collector. Raises CommandError: the extra is missing, or the address is none."""
+    """The exporter of spans to a collector. Raises CommandError: the extra is missing, or the address is none."""
     try:
         from jetraft.api.cli.client.span_export import CollectorExport  # noqa: PLC0415  of another extra
     except ImportError as error:
