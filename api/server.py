@@ -21,17 +21,13 @@ from jetraft.api.auth.assembly import (
     new_server_key,
 )
 from jetraft.api.auth.errors import RegistryError
-from jetraft.api.cli.start_signals import hold_back, let_through
 from jetraft.api.clock import SystemClock
-from jetraft.api.collector import tune_collector
 from jetraft.api.config.feature_flags import flag_lines
 from jetraft.api.config.options import ClusterOptions, Options
-from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
-from jetraft.api.late_imports import load_the_rest
 from jetraft.api.listener import ClientListener, ListenError, bind, listen
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
@@ -45,8 +41,12 @@ from jetraft.api.reasons import Reason
 from jetraft.api.reload.certificates import certificates_of
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
-from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
-from jetraft.api.start_files import StartFiles, StartFilesError
+from jetraft.api.startup.collector import tune_collector
+from jetraft.api.startup.descriptors import DescriptorWatch, hold_sockets, raise_limit
+from jetraft.api.startup.late_imports import load_the_rest
+from jetraft.api.startup.start_errors import StartError, clients_error, first_of, routes_error
+from jetraft.api.startup.start_files import StartFiles, StartFilesError
+from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from jetraft.api.cli.backup_session import BackupError
-from jetraft.api.created_files import made_with
+from jetraft.api.startup.created_files import made_with
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, MAGIC, STATE_NAME, ArchiveEntry, ArchiveReader
 from jetraft.cluster.backup.live_cut import CUT_NAME, LiveCut
 from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE

@@ -24,7 +24,7 @@ from jetraft.api.cli.backup_directory import (
 )
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.progress_line import progress_line
-from jetraft.api.created_files import made_with
+from jetraft.api.startup.created_files import made_with
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.live_cut import CutBuilder, LiveCut
 from jetraft.store.model.file_modes import PRIVATE_FILE

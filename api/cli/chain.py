@@ -19,7 +19,7 @@ import attrs
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.chain_tree import AuditTree
 from jetraft.api.cli.logging_in import access_of, add_login
-from jetraft.api.created_files import made_with
+from jetraft.api.startup.created_files import made_with
 from jetraft.store.model.file_modes import SHOWN_FILE
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 

@@ -68,11 +68,11 @@ def settings_of(arguments: Sequence[str]) -> Settings:
 
 def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]) -> NoReturn:
     """Run the server and end the process with its exit status. A reload reads the arguments and the file again."""
-    from jetraft.api.cli.start_signals import end_at_once, hold_back  # noqa: PLC0415
+    from jetraft.api.startup.start_signals import end_at_once, hold_back  # noqa: PLC0415
 
     end_at_once()
     hold_back()
-    from jetraft.api.cli.trio_import import import_trio  # noqa: PLC0415
+    from jetraft.api.startup.trio_import import import_trio  # noqa: PLC0415
 
     import_trio()
     from jetraft.api.config.fitting import fitted  # noqa: PLC0415  --help must not load the whole server
@@ -105,7 +105,7 @@ def options_of(arguments: Sequence[str]) -> Options:
 
 def command(name: str, words: Sequence[str]) -> int:
     """Run one of COMMANDS; returns the exit status. Servers do not need their modules."""
-    from jetraft.api.cli.start_signals import let_through  # noqa: PLC0415
+    from jetraft.api.startup.start_signals import let_through  # noqa: PLC0415
 
     let_through()  # a terminal that is closed ends it
     try:

@@ -1,10 +1,10 @@
 """`python -m jetraft.api.cli.prepare` makes the first start as fast as the later ones, and ends.
 
 It imports every module, so that Python writes the byte code of all that a server may load, of the standard library and
-the dependencies too, and it saves the code of classes and of modules (`api/class_code.py`, `api/module_code.py`). `make
-setup` and the image run it; it is of use wherever those who start servers may not write where the package is, or have
-PYTHONDONTWRITEBYTECODE set. Code that cannot be written is left out. Modules of extras that are not installed are named
-and skipped; any other module that is missing fails the command.
+the dependencies too, and it saves the code of classes and of modules (`api/startup/class_code.py`,
+`api/startup/module_code.py`). `make setup` and the image run it; it is of use wherever those who start servers may not
+write where the package is, or have PYTHONDONTWRITEBYTECODE set. Code that cannot be written is left out. Modules of
+extras that are not installed are named and skipped; any other module that is missing fails the command.
 """
 
 import importlib
@@ -14,10 +14,10 @@ import sys
 from contextlib import suppress
 
 import jetraft
-from jetraft.api import class_code, module_code
-from jetraft.api.class_code import ClassCode
-from jetraft.api.kept_code import beside
-from jetraft.api.module_code import ModuleCode
+from jetraft.api.startup import class_code, module_code
+from jetraft.api.startup.class_code import ClassCode
+from jetraft.api.startup.kept_code import beside
+from jetraft.api.startup.module_code import ModuleCode
 
 CODECS = ("encodings.ascii", "encodings.idna")  # which Python loads when it first meets such a text
 

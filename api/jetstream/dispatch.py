@@ -40,7 +40,7 @@ class Operation:
 
 @cache
 def handler_of(name: str) -> Handler:
-    """The function of a name. Its module is loaded when the server is ready (api/late_imports.py), or else now."""
+    """The function of a name; its module is loaded when the server is ready (api/startup/late_imports.py), or now."""
     module, _, function = name.partition(".")
     found: Handler = getattr(import_module(f"{__package__}.{module}"), function)
     return found

@@ -19,7 +19,7 @@ from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
-from jetraft.api.start_files import StartFilesError
+from jetraft.api.startup.start_files import StartFilesError
 from jetraft.api.tls.options import TlsError
 from jetraft.api.traces.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED

@@ -8,7 +8,8 @@ there is all of it or nothing. A node that dies in between leaves a marked strea
 Between nodes: `backup.free` may this be restored, `.create`, `.finish` and `.remove` are for the meta leader, `.fill`
 for the stream's leader (cluster/calls/messages/backups.py).
 
-The modules of archives are imported by the methods that need them: a server that starts does not (api/late_imports.py).
+The modules of archives are imported by the methods that need them: a server that starts does not
+(api/startup/late_imports.py).
 """
 
 from __future__ import annotations

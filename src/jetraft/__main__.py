@@ -3,7 +3,7 @@
 Python turns SIGINT into an exception, which can be raised inside any import: it prints a traceback, is swallowed, or
 breaks a compiled module that does not expect it. So the first line that runs here lets SIGINT end the process, as
 SIGTERM does. SIGHUP, SIGUSR1 and SIGUSR2 would end it too, as nothing handles them yet: they are blocked, and come when
-the server handles them. It uses `_signal`, because importing `signal` is slow. `api/cli/start_signals.py` sets the
+the server handles them. It uses `_signal`, because importing `signal` is slow. `api/startup/start_signals.py` sets the
 later handlers.
 """
 
@@ -14,13 +14,13 @@ def main() -> int:
     """Entry point of the console script; returns the exit status."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2))
-    from jetraft.api.collector import spare_imports  # noqa: PLC0415  see the modules
+    from jetraft.api.startup.collector import spare_imports  # noqa: PLC0415  see the modules
 
     spare_imports()
-    from jetraft.api.module_code import ModuleCode  # noqa: PLC0415
+    from jetraft.api.startup.module_code import ModuleCode  # noqa: PLC0415
 
     modules = ModuleCode.install()
-    from jetraft.api.class_code import ClassCode  # noqa: PLC0415
+    from jetraft.api.startup.class_code import ClassCode  # noqa: PLC0415
 
     code = ClassCode.install()
     from jetraft.api.cli.main import main as command  # noqa: PLC0415  its classes are the first that profit

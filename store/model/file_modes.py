@@ -1,8 +1,8 @@
 """The modes of the files that jetraft makes, whatever the umask allows: the only list of these modes.
 
 A file with messages or secrets is for its owner; the umask may take more away and gives nothing. Byte code
-(api/kept_code.py) and tables of a stream that a user asks for (`jetraft export`) go by the umask alone, as those of
-Python and of a shell.
+(api/startup/kept_code.py) and tables of a stream that a user asks for (`jetraft export`) go by the umask alone, as
+those of Python and of a shell.
 Pure: numbers.
 """
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import attrs
 
 from jetraft.api.clock import SystemClock
-from jetraft.api.collector import GC_YOUNG_OBJECTS
+from jetraft.api.startup.collector import GC_YOUNG_OBJECTS
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager

@@ -91,7 +91,8 @@ class StreamHost:
 
     async def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamReplica:
         try:
-            # A server without a stream is ready without these 80 modules, and loads them then (api/late_imports.py).
+            # A server without a stream is ready without these 80 modules, and loads them then
+            # (api/startup/late_imports.py).
             from jetraft.cluster.streams.replica.replica import StreamReplica  # noqa: PLC0415
 
             return await StreamReplica.open(assignment=assignment, log=log, site=self.site_of(assignment.account))

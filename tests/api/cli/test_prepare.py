@@ -23,7 +23,7 @@ def note(event, arguments):
         compiled.append(name)
 sys.addaudithook(note)
 sys.argv[0] = "jetraft"
-import jetraft.__main__, jetraft.api.collector as collector
+import jetraft.__main__, jetraft.api.startup.collector as collector
 real = collector.tune_collector
 collector.tune_collector = lambda: (print(*compiled, "ready", sep="\\n", flush=True), os._exit(0))
 jetraft.__main__.main()

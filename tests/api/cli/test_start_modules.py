@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.cli.trio_import import is_glibc
-from jetraft.api.kept_code import read
+from jetraft.api.startup.kept_code import read
+from jetraft.api.startup.trio_import import is_glibc
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.server import environment
@@ -35,8 +35,8 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
-MODULES_ALONE_MAX = 482  # with those of Python and of the libraries
-MODULES_OF_JETSTREAM_MAX = 774  # the last: the queue groups by name
+MODULES_ALONE_MAX = 483  # with those of Python and of the libraries; the last: the package of the start
+MODULES_OF_JETSTREAM_MAX = 775  # the last: the package of the start
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store
@@ -80,7 +80,7 @@ import sys
 started = []
 sys.addaudithook(lambda event, about: started.append((event, about)) if event in {events} else None)
 import os
-from jetraft.api.cli.trio_import import import_trio
+from jetraft.api.startup.trio_import import import_trio
 import_trio()
 from trio._core import _thread_cache
 print(started, _thread_cache.set_os_thread_name is None)

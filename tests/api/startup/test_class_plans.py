@@ -12,8 +12,8 @@ import attr._next_gen
 import attrs
 import pytest
 
-from jetraft.api.class_code import ClassCode
-from jetraft.api.class_plans import LateFields, is_known
+from jetraft.api.startup.class_code import ClassCode
+from jetraft.api.startup.class_plans import LateFields, is_known
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import environment
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(not is_known(), reason="attrs builds every class
 # Every class of every module, described: what is compared is all that code can see of it.
 SCRIPT = r"""
 import importlib, inspect, json, pkgutil, re, sys
-import jetraft, jetraft.api.class_code as code_module
-from jetraft.api.class_plans import LateFields
+import jetraft, jetraft.api.startup.class_code as code_module
+from jetraft.api.startup.class_plans import LateFields
 if sys.argv[1] == "attrs":
     code_module.is_known = lambda: False
 known = code_module.ClassCode.install()

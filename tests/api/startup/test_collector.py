@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jetraft.api.collector import GC_YOUNG_OBJECTS, keep_survivors, spare_imports, tune_collector
+from jetraft.api.startup.collector import GC_YOUNG_OBJECTS, keep_survivors, spare_imports, tune_collector
 
 
 class Ring:

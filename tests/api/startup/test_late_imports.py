@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trio.testing import assert_no_checkpoints
 
-from jetraft.api.late_imports import OF_JETSTREAM, load, load_the_rest, pieces
+from jetraft.api.startup.late_imports import OF_JETSTREAM, load, load_the_rest, pieces
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import ROOT
 
@@ -27,7 +27,7 @@ def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "import os.path\nfrom jetraft_late.deep import math\nimport jetraft_late.missing_name\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("jetraft.api.late_imports.OWN", "jetraft_late")
+    monkeypatch.setattr("jetraft.api.startup.late_imports.OWN", "jetraft_late")
     yield
     for name in NAMES:
         sys.modules.pop(name, None)
@@ -47,13 +47,13 @@ def test_what_is_loaded_is_left_out() -> None:
 
 async def test_what_is_loaded_already_is_not_waited_for() -> None:
     with assert_no_checkpoints():
-        await load(("sys", "jetraft.api.late_imports"))
+        await load(("sys", "jetraft.api.startup.late_imports"))
 
 
 ONE_BY_ONE = """
 import importlib, sys
 import jetraft.api.server, jetraft.api.jetstream.node
-from jetraft.api.late_imports import OF_JETSTREAM, OWN, pieces
+from jetraft.api.startup.late_imports import OF_JETSTREAM, OWN, pieces
 seen, most = set(), 0
 for name in OF_JETSTREAM:
     for piece in pieces(name, seen):
@@ -90,8 +90,8 @@ async def test_a_server_that_is_out_of_descriptors_loads_the_rest_later(
         if outcome is not None:
             raise outcome
 
-    monkeypatch.setattr("jetraft.api.late_imports.load", load_once)
-    monkeypatch.setattr("jetraft.api.late_imports.tune_collector", lambda: None)
+    monkeypatch.setattr("jetraft.api.startup.late_imports.load", load_once)
+    monkeypatch.setattr("jetraft.api.startup.late_imports.tune_collector", lambda: None)
     loaded: list[bool] = []
     await load_the_rest(lambda: loaded.append(True))
     assert (loaded, outcomes) == ([True], [])
@@ -101,6 +101,6 @@ async def test_a_module_that_is_broken_ends_the_server(monkeypatch: pytest.Monke
     async def fail(_names: object) -> None:
         raise ImportError("no such name")
 
-    monkeypatch.setattr("jetraft.api.late_imports.load", fail)
+    monkeypatch.setattr("jetraft.api.startup.late_imports.load", fail)
     with pytest.raises(ImportError):
         await load_the_rest(lambda: None)

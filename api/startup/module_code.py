@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
-from jetraft.api.kept_code import KeptCode, beside, read, write
+from jetraft.api.startup.kept_code import KeptCode, beside, read, write
 
 PACKAGES: Final = ("jetraft.", "trio.", "attr.")
 MODULES_MAX: Final = 4096  # of all kinds of server and command that start from here; together they have 1,000

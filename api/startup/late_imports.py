@@ -19,7 +19,7 @@ from typing import Final
 
 import trio
 
-from jetraft.api.collector import tune_collector
+from jetraft.api.startup.collector import tune_collector
 
 OF_JETSTREAM: Final = (
     "jetraft.api.jetstream.streams",

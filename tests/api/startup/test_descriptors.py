@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.descriptors import PER_STREAM, SPARE, DescriptorWatch
+from jetraft.api.startup.descriptors import PER_STREAM, SPARE, DescriptorWatch
 from tests.harness import server as server_module
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 RAISING = """
 import resource
-from jetraft.api.descriptors import raise_limit
+from jetraft.api.startup.descriptors import raise_limit
 print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

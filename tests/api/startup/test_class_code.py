@@ -8,8 +8,8 @@ import attr._make
 import attrs
 import pytest
 
-from jetraft.api.class_code import ClassCode, digest
-from jetraft.api.kept_code import write
+from jetraft.api.startup.class_code import ClassCode, digest
+from jetraft.api.startup.kept_code import write
 
 
 def defined() -> Any:

@@ -156,7 +156,7 @@ def test_the_first_module_of_a_start_needs_no_others() -> None:
 def test_no_exception_appears_in_what_is_being_imported() -> None:
     code = (
         "import os, signal\n"
-        "from jetraft.api.cli.start_signals import end_at_once\n"
+        "from jetraft.api.startup.start_signals import end_at_once\n"
         "end_at_once()\n"
         "try:\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
@@ -181,7 +181,7 @@ def test_the_server_is_imported_when_signals_end_it() -> None:
         "sys.argv = ['jetraft', '-p', '-1']\n"
         "main()\n"
     )
-    assert run(code).stdout.strip() == "jetraft.api.cli.start_signals"
+    assert run(code).stdout.strip() == "jetraft.api.startup.start_signals"
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:

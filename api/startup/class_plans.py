@@ -8,7 +8,7 @@ start that saved the code, the class is put together here, as attrs does it: the
 
 Only plain classes have a shape: slots, no converters, own comparison, `__init_subclass__` hooks or fields of a base,
 and validators only where nothing is set later. attrs builds all others, and every class under an attrs or a Python that
-this module was not compared with (`tests/api/test_class_plans.py` compares each class of the server).
+this module was not compared with (`tests/api/startup/test_class_plans.py` compares each class of the server).
 """
 
 # ruff: noqa: SLF001  attrs has no public names for what it builds classes of

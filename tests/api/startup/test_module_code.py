@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from jetraft.api import module_code
-from jetraft.api.kept_code import read, write
-from jetraft.api.module_code import KeptLoader, ModuleCode
+from jetraft.api.startup import module_code
+from jetraft.api.startup.kept_code import read, write
+from jetraft.api.startup.module_code import KeptLoader, ModuleCode
 
 NAMES = ("kept.one", "kept.inner", "kept.inner.two")
 ATTRIBUTES = ("__name__", "__file__", "__cached__", "__package__", "VALUE")

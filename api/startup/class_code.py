@@ -21,8 +21,8 @@ from typing import Any, Final
 import attr._make
 import attr._next_gen
 
-from jetraft.api.class_plans import build, fields_of, is_known, shape_of
-from jetraft.api.kept_code import KeptCode, beside, read, write
+from jetraft.api.startup.class_plans import build, fields_of, is_known, shape_of
+from jetraft.api.startup.kept_code import KeptCode, beside, read, write
 
 CODES_MAX: Final = 4096  # of all kinds of server that start from here; a server with everything has about 700
 DIGEST_BYTES: Final = 16
