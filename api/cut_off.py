@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 from jetraft.store.model.events import CUT_OFF, CUT_OFF_ENDED
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from jetraft.api.logs.logger import Logger
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions
+    from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
 LOOK_S: Final = 0.25

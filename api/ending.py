@@ -15,10 +15,10 @@ from jetraft.api.config.options import Options
 from jetraft.api.listener import ClientListener
 from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Sessions
 from jetraft.api.system.events import SystemEvents
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import LAME_DUCK, SERVER_STOPPING
 

@@ -13,14 +13,14 @@ import attrs
 import trio
 
 from jetraft.api.interfaces import WILDCARDS, client_ip, join_host_port
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session, Sessions
 from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.reactor import Reactor
     from jetraft.api.tls.clients import TlsClients
+    from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
 BACKLOG = 1024

@@ -30,10 +30,10 @@ from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import mapped_user
+from jetraft.api.turns.reactor import Reactor
 from jetraft.api.websocket.facts import with_cookies
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED, PERMISSION_DENIED

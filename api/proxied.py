@@ -15,8 +15,8 @@ import attrs
 
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.listener import MAXIMUM_CONNECTIONS_EXCEEDED, ClientListener
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.proxy_header import BYTES_MAX, ProxyHeaderError, missing, parse_header
-from jetraft.api.reasons import Reason
 from jetraft.api.session import Session
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED

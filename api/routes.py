@@ -16,8 +16,8 @@ from jetraft.api.auth.granting import build
 from jetraft.api.auth.permissions import Permissions, SubjectRules
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane._routes import piece_end
-from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
+from jetraft.api.turns.reactor import Reactor
 from jetraft.raft.mesh.addresses import Address, parse_route
 from jetraft.raft.mesh.detours import Detours
 from jetraft.raft.mesh.errors import RemoteProtocolError

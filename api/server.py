@@ -21,7 +21,6 @@ from jetraft.api.auth.assembly import (
     new_server_key,
 )
 from jetraft.api.auth.errors import RegistryError
-from jetraft.api.clock import SystemClock
 from jetraft.api.config.feature_flags import flag_lines
 from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.ending import Ending
@@ -36,8 +35,7 @@ from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.monitor.pages import Pages
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.certificates import certificates_of
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
@@ -49,11 +47,13 @@ from jetraft.api.startup.start_files import StartFiles, StartFilesError
 from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
-from jetraft.api.timers import TrioTimers
 from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
 from jetraft.api.traces.latency import Latencies
 from jetraft.api.traces.tracing import Tracer
+from jetraft.api.turns.clock import SystemClock
+from jetraft.api.turns.reactor import Reactor
+from jetraft.api.turns.timers import TrioTimers
 from jetraft.store.model.events import SERVER_READY, SERVER_STOPPED
 from jetraft.store.model.versioning import SERVER_VERSION
 

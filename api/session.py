@@ -22,7 +22,7 @@ from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.interfaces import join_host_port, split_host_port
-from jetraft.api.reasons import SLOW, TEXTS, Reason
+from jetraft.api.plane.reasons import SLOW, TEXTS, Reason
 from jetraft.api.tls.facts import TlsState, info_fields
 from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
 from jetraft.cluster.memory_budget import MemoryBudget, Shortage

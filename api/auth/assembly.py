@@ -10,8 +10,8 @@ from jetraft.api.config.options import Options
 from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import Logger
-from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:

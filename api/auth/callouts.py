@@ -20,11 +20,11 @@ from jetraft.api.auth.server_key import ServerKey, new_user_key
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.interfaces import payer_of
-from jetraft.api.outbox import PlaneOutbox, PlaneOutboxes
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import TlsState
+from jetraft.api.turns.outbox import PlaneOutbox, PlaneOutboxes
+from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S

@@ -28,7 +28,7 @@ from jetraft.api.auth.token_source import TokenSource
 from jetraft.api.auth.tokens import InvalidClaimsError, decode_token
 from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logs.logger import Logger
-from jetraft.api.outbox import PlaneOutbox
+from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model.clock import NS_PER_S, Clock

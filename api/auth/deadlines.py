@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from jetraft.api.auth.verdicts import USER_EXPIRED
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 AUTHENTICATION_TIMEOUT = b"-ERR 'Authentication Timeout'\r\n"

@@ -11,8 +11,8 @@ from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.config.options import ResolverOptions
 from jetraft.api.login import Logins
-from jetraft.api.outbox import PlaneOutboxes
-from jetraft.api.reactor import Reactor
+from jetraft.api.turns.outbox import PlaneOutboxes
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.fields import Moment
 from jetraft.store.model.versioning import SERVER_VERSION

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from jetraft.api.auth.token_source import AccountLookupError
-from jetraft.api.outbox import PlaneOutbox
+from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 

@@ -13,8 +13,8 @@ from jetraft.api.session import Session
 
 if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions
+    from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
 

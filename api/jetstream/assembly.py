@@ -8,16 +8,16 @@ import attrs
 import trio
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.clock import SystemClock
 from jetraft.api.config.options import Options
 from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting, secrets_of, store_limits_of
 from jetraft.api.logs.logger import Logger
-from jetraft.api.reactor import Reactor
 from jetraft.api.session import ServerIdentity
 from jetraft.api.startup.banner import jetstream_banner
 from jetraft.api.startup.start_errors import StartError, cannot_start, first_of
 from jetraft.api.system.head import ClientDirectory
-from jetraft.api.timers import TrioTimers
+from jetraft.api.turns.clock import SystemClock
+from jetraft.api.turns.reactor import Reactor
+from jetraft.api.turns.timers import TrioTimers
 from jetraft.cluster.meta.bootstrap import expected_nodes
 from jetraft.cluster.meta.founding import BadRecordError
 from jetraft.raft.engine.port import EngineUnavailableError

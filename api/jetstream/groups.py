@@ -11,8 +11,8 @@ from jetraft.store.model.signal import Signal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.reactor import Reactor
-    from jetraft.api.timers import TrioTimers
+    from jetraft.api.turns.reactor import Reactor
+    from jetraft.api.turns.timers import TrioTimers
     from jetraft.raft.manager import Manager
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.model.clock import Clock

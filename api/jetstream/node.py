@@ -26,10 +26,10 @@ from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HTTP_UNAVAILABLE, HealthStatus, missing
 from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.monitor.steps import Steps
-from jetraft.api.outbox import PlaneOutboxes
-from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
-from jetraft.api.timers import TrioTimers
+from jetraft.api.turns.outbox import PlaneOutboxes
+from jetraft.api.turns.reactor import Reactor
+from jetraft.api.turns.timers import TrioTimers
 from jetraft.cluster.assembly import Stored, assemble
 from jetraft.cluster.memory_budget import MemoryBudget
 from jetraft.cluster.node import ClusterNode

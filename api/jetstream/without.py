@@ -16,9 +16,9 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream.gateway import ApiGateway
-from jetraft.api.outbox import PlaneOutboxes
-from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
+from jetraft.api.turns.outbox import PlaneOutboxes
+from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.advisories import NodeAdvisories
 from jetraft.cluster.calls.forward import Forwarder, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest

@@ -10,7 +10,7 @@ from jetraft.api.leafnodes.handshake import HandshakeError, OwnNames, info_of
 from jetraft.api.leafnodes.hubs import Ends
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.packing import negotiate
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 
 @attrs.frozen(eq=False)

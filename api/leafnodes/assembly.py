@@ -24,11 +24,11 @@ from jetraft.api.listener import bind, listen
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import ClosedHandler, Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import ServerIdentity
 from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.facts import info_fields
+from jetraft.api.turns.reactor import ClosedHandler, Reactor
 from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:

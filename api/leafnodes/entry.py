@@ -13,7 +13,7 @@ from jetraft.api.exchange.setup import nobody
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.tls.facts import mapped_user
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote

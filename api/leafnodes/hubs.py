@@ -19,7 +19,7 @@ from jetraft.api.leafnodes.packing import negotiate
 from jetraft.api.leafnodes.texts import LOOP_DELAY_NS, SAME_CLUSTER
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 NOT_A_LEAF_PORT: Final = "attempted to connect to a port that is not one for leafnodes"
 Admit = Callable[[LeafLink, LeafPeer, UserPermissions], None]

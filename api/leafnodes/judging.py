@@ -15,8 +15,8 @@ from jetraft.api.auth.verifying import Verifications
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import Clock
 
 

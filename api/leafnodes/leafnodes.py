@@ -46,11 +46,11 @@ from jetraft.api.login import reason_of
 from jetraft.api.logs.logger import Logger
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.plane.reasons import TEXTS, Reason
 from jetraft.api.session import new_nonce
 from jetraft.api.tls.clients import TlsClients
 from jetraft.api.tls.facts import TlsState
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.events import PERMISSION_DENIED
 from jetraft.store.model.gosyntax import go_quote

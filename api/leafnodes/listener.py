@@ -11,7 +11,7 @@ import trio
 from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.interfaces import client_ip
 from jetraft.api.leafnodes.leafnodes import Leafnodes
-from jetraft.api.reactor import Reactor
+from jetraft.api.turns.reactor import Reactor
 
 ACCEPT_RETRY_S = 0.1  # the pause when the process is out of descriptors
 

@@ -20,8 +20,8 @@ from jetraft.api.leafnodes.listener import prepare
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, ProxyError, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.secure import HubTls
 from jetraft.api.logs.logger import Logger
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:

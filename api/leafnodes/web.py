@@ -17,8 +17,8 @@ import trio
 
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.logs.logger import Logger
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
+from jetraft.api.turns.reactor import Reactor
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.upgrade import DEFLATE, DEFLATE_ANSWER, LEAF_PATH, VERSION, accept_of
 from jetraft.store.model.clock import NS_PER_S

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from jetraft.api.accounts import LiveAccounts
     from jetraft.api.exchange.setup import SharedAccounts
-    from jetraft.api.reactor import Reactor
     from jetraft.api.routes import Routes
     from jetraft.api.session import ServerIdentity, Sessions
+    from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
 

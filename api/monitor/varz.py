@@ -18,10 +18,10 @@ from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.steps import Steps, in_steps
 from jetraft.api.monitor.values import resident_bytes, uptime_text
-from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits
+from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gojson import number
 from jetraft.store.model.gotime import format_time

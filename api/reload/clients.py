@@ -16,7 +16,7 @@ from jetraft.api.auth.violations import quoted
 from jetraft.api.connect import credentials_of
 from jetraft.api.login import AUTHORIZATION_VIOLATION, Logins
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session
 from jetraft.store.model.gosyntax import go_quote
 

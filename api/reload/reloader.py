@@ -15,7 +15,7 @@ from jetraft.api.interfaces import advertised
 from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from jetraft.api.leafnodes.assembly import LeafParts
     from jetraft.api.login import Logins
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.reactor import Reactor
     from jetraft.api.reload.certificates import Certificates
     from jetraft.api.routes import Routes
     from jetraft.api.session import Sessions
+    from jetraft.api.turns.reactor import Reactor
 
 NO_FILE: Final = "can only reload config when a file is provided using -c or --config"
 TOO_MANY: Final = b"-ERR 'maximum connections exceeded'\r\n"

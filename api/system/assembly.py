@@ -7,14 +7,14 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.monitor.pages import Pages
-from jetraft.api.outbox import PlaneOutboxes
-from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
 from jetraft.api.system.answers import Answers
 from jetraft.api.system.control import Control
 from jetraft.api.system.events import SystemEvents
 from jetraft.api.system.head import ServerHead
 from jetraft.api.system.requests import SystemRequests
+from jetraft.api.turns.outbox import PlaneOutboxes
+from jetraft.api.turns.reactor import Reactor
 
 
 @attrs.frozen(kw_only=True, eq=False)

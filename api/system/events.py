@@ -15,10 +15,10 @@ from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import reason_of
 from jetraft.api.monitor.steps import Pace, Steps, in_steps
 from jetraft.api.monitor.varz import Varz
-from jetraft.api.outbox import PlaneOutbox
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Closed, Session
 from jetraft.api.system.head import ServerHead, client_info
+from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time

@@ -19,12 +19,12 @@ import trio
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.monitor.questions import ArgumentError, PageError, from_pairs, pairs_of
 from jetraft.api.monitor.steps import Pace, Steps, TooLargeError, json_parts
-from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.system.answers import ACCOUNT_PAGES, OWN_PAGES, SERVER_PAGES, Answers, Made, NoAnswerError
 from jetraft.api.system.control import Control
 from jetraft.api.system.filters import ServerFilter
 from jetraft.api.system.head import ServerHead
 from jetraft.api.system.waiting import RequestLines, SystemRequest
+from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import SinkKind
 from jetraft.store.model.gojson import Object

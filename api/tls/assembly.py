@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jetraft.api.login import Logins
     from jetraft.api.logs.logger import Logger
     from jetraft.api.plane._secure import SecurePlane
-    from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions
     from jetraft.api.tls.clients import Handle, Log, TlsClients
     from jetraft.api.tls.material import Material
     from jetraft.api.tls.options import TlsOptions
     from jetraft.api.traces.tracing import Tracer
+    from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
 THREADS_MAX = 4

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import attrs
 
 from jetraft.api.plane._secure import DETECT, HANDSHAKE, PLAIN, WAIT, Judged, SecurePlane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.tls._handshakes import HandshakePool
 from jetraft.api.tls.facts import TlsState
 from jetraft.api.tls.options import TlsOptions

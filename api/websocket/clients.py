@@ -16,7 +16,7 @@ import h11
 
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.plane._web import WebPlane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.clients import Handle, Log
 from jetraft.api.tls.facts import TlsState

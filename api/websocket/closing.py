@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.plane.reasons import TEXTS, Reason
 
 NORMAL: Final = 1000
 GOING_AWAY: Final = 1001

@@ -31,7 +31,7 @@ SEND_BYTES = 256 << 10  # joined per send; after it the queues are looked at aga
 
 
 class Sockets(Protocol):
-    """A watcher of sockets for links (api/reactor.py)."""
+    """A watcher of sockets for links (api/turns/reactor.py)."""
 
     def watch(self, fd: int, on_ready: Callable[[], None]) -> None:
         """Call `on_ready` in a turn whenever the descriptor is readable; the turn ends after it."""

@@ -12,10 +12,10 @@ import pytest
 
 from jetraft.api.auth.rules import AuthRules, PasswordUser
 from jetraft.api.auth.secret import Secret
-from jetraft.api.clock import SystemClock
 from jetraft.api.config.options import Options
 from jetraft.api.login import build_authenticator
 from jetraft.api.session import ServerIdentity, Sessions
+from jetraft.api.turns.clock import SystemClock
 from tests.harness.raw import Event, Line, RawClient
 from tests.harness.server import Server
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from jetraft.api.clock import SystemClock
 from jetraft.api.config.options import Options
 from jetraft.api.memory import CONNECTION_BYTES, ClientMemory
 from jetraft.api.session import ServerIdentity, Session, Sessions
+from jetraft.api.turns.clock import SystemClock
 from jetraft.cluster.memory_budget import NEAR_LOOK_NS, MemoryBudget
 from jetraft.store.disk.cgroup import MemoryGroup
 from tests.api.plane.test_plane import client, make_plane

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import attrs
 
-from jetraft.api.clock import SystemClock
 from jetraft.api.startup.collector import GC_YOUNG_OBJECTS
+from jetraft.api.turns.clock import SystemClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager

@@ -23,8 +23,8 @@ REST_S = 4.0
 PAYLOAD = b"x" * 128
 REPLY = "answers.1"
 SERVER = """
-import jetraft.api.reactor, jetraft.store.disk.latency, runpy
-jetraft.api.reactor.LINGER_TOTAL_NS = 5_000_000_000
+import jetraft.api.turns.reactor, jetraft.store.disk.latency, runpy
+jetraft.api.turns.reactor.LINGER_TOTAL_NS = 5_000_000_000
 jetraft.store.disk.latency.FAST_NS = 1 << 60
 runpy.run_module("jetraft", run_name="__main__")
 """

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from jetraft.__main__ import main
-from jetraft.api.reactor import Reactor
+from jetraft.api.turns.reactor import Reactor
 
 FIGURES: Final = struct.Struct("<qq64s")  # ns of all steps, ns of the longest, and the task that it was a step of
 NOTHING: Final = FIGURES.pack(0, 0, b"")

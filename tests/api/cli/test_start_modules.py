@@ -35,8 +35,8 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
-MODULES_ALONE_MAX = 483  # with those of Python and of the libraries; the last: the package of the start
-MODULES_OF_JETSTREAM_MAX = 775  # the last: the package of the start
+MODULES_ALONE_MAX = 484  # with those of Python and of the libraries; the last: the packages of starts and turns
+MODULES_OF_JETSTREAM_MAX = 776  # the last: the packages of starts and turns
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store
@@ -60,7 +60,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_server_alone_loads_nothing_of_other_features(cache: Path) -> None:
     loaded = run(cache)
-    assert "jetraft.api.reactor" in loaded
+    assert "jetraft.api.turns.reactor" in loaded
     assert loaded & set(f"{LIBRARIES} {OPTIONAL} {OF_CLUSTERS} {OF_JETSTREAM}".split()) == set()
 
 
@@ -118,11 +118,11 @@ def test_damaged_code_of_classes_is_made_again(cache: Path, damage: str) -> None
             "of another Python": b"\0\0\0\0" + whole[4:],
         }[damage]
     )
-    assert "jetraft.api.reactor" in run(cache)
+    assert "jetraft.api.turns.reactor" in run(cache)
     assert read(kept).codes(), "it is whole again"
 
 
 def test_a_place_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     not_a_directory = tmp_path / "file"
     not_a_directory.write_text("")
-    assert "jetraft.api.reactor" in run(not_a_directory)
+    assert "jetraft.api.turns.reactor" in run(not_a_directory)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.api.connect import ConnectOptions
-from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import NoGroups, Reactor
+from jetraft.api.turns.outbox import PlaneOutbox
+from jetraft.api.turns.reactor import NoGroups, Reactor
 from jetraft.cluster.capture.reach import SinkKind
 from jetraft.cluster.ports import DeliveryRun, deliver_one_by_one
 from jetraft.store.log.mem_log import MemLog

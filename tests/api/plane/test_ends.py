@@ -6,7 +6,7 @@ import pytest
 
 from jetraft.api.leafnodes.compression import MODES
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.s2.framing import Compressor
 from tests.api.plane.test_hostile import figures_of

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 ADMITTED = ConnectOptions(verbose=False, pedantic=False, headers=True)
 PENDING = ConnectOptions(is_pending=True)

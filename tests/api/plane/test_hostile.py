@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from tests.api.plane.test_plane import client, make_plane, received
 
 DEADLINE_NS = 10_000_000_000

@@ -4,7 +4,7 @@ import pytest
 
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 QUIET = ConnectOptions(verbose=False, pedantic=False, account="A")
 

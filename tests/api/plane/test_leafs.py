@@ -5,7 +5,7 @@ import pytest
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 LINE_MAX = 65534
 

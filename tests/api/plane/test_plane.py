@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane, RouteFormatError
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 
 QUIET = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
 TOKENS = st.sampled_from(["a", "b", "cc"])

@@ -5,7 +5,7 @@ import pytest
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from tests.api.plane.test_ends import MANY, SHARE, subscriber
 from tests.api.plane.test_leafs import Lab
 from tests.api.plane.test_plane import client, feed_all, make_plane, received

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from tests.api.plane.test_plane import QUIET, client, make_plane
 from tests.harness.patience import PATIENCE_S
 

@@ -16,7 +16,7 @@ from wsproto.extensions import PerMessageDeflate
 
 from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._web import WebPlane
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.closing import close_frames
 from tests.harness.forms import examples

@@ -7,7 +7,7 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.plane.reasons import TEXTS, Reason
 from jetraft.api.websocket.closing import WITHOUT_FRAME, close_frames
 from jetraft.api.websocket.facts import with_cookies
 from jetraft.api.websocket.options import HANDSHAKE_TIMEOUT_NS, Cookies, WebSocketOptions

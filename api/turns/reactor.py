@@ -19,7 +19,7 @@ import trio
 
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.interest import InterestWatches
-from jetraft.api.reasons import Reason
+from jetraft.api.plane.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.histogram import Histogram
 

@@ -7,7 +7,7 @@ from functools import partial
 import trio
 import trio.testing
 
-from jetraft.api.timers import TrioTimers
+from jetraft.api.turns.timers import TrioTimers
 from jetraft.store.model.clock import NS_PER_S
 from tests.doubles.trio_clock import TrioClock
 from tests.harness.patience import PATIENCE_S

@@ -8,7 +8,7 @@ import attrs
 from jetraft.api.plane._accounts import Account
 from jetraft.api.plane._delivery import deliver_run
 from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
+from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.store.stream._records import RecordReader
