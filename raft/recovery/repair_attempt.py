@@ -144,6 +144,8 @@ class RepairAttempt:
         placeholders = {index: log.repair.substitute(index) for index in sorted(found.lost)}
         returned = log.repair.returned
         is_news = found.frames.keys() > returned.keys() or any(item.head_damaged for item in log.damaged_blocks)
+        # What stands between entries is damaged, and all of them are sound.
+        is_news |= bool(self._others) and any(not gap.entries for item in log.damaged_blocks for gap in item.gaps)
         # In a group of one placeholders alone are no reason to write: they stay in memory (see Damage.give_up).
         if not is_news and not (placeholders and self._others):
             return

@@ -23,9 +23,9 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.blocks.proofs import NO_LIMIT, Proofs, header_candidates, stated_ends
-from jetraft.store.frames._frame import Scan, parse_header, scan
-from jetraft.store.frames.format import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, MARK_BYTES, Stop
+from jetraft.store.blocks.proofs import NO_LIMIT, Proofs, header_candidates, indexes_of, stated_ends
+from jetraft.store.frames._frame import Scan, parse_header, scan, verify
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, MARK_BYTES, Stop
 
 _LIFT: Final = FRAME_BYTES_MAX + (32 << 20)  # more than the logical length of any frame before the damage
 _OFFSET_MAX: Final = (1 << 32) - 1
@@ -98,13 +98,25 @@ def scan_damage(  # noqa: PLR0913  (the arguments of a scan, and where the proof
         gaps.append(gap)
         parts.append(_placeholder(gap, walk))
         next_index = index
-        lift, shift = lift + gap_lift, walk.shift + gap_lift
+        lift, shift = lift + gap_lift, walk.shift
+        if gap_lift:
+            # The lowest that it can be, so that the frames up to the next skip end before the offset in it: frames in
+            # the gap are at least as long for readers as they are there, and skips have no length.
+            shift += gap_lift - (gap.end - gap.start)
     last = parts[-1]
     if known_end and last.next_index <= limit and last.stop != Stop.VERSION:
         gap = Gap(first_index=last.next_index, last_index=limit, start=last.end, end=max(len(data), last.end))
         gaps.append(gap)
         parts.append(_placeholder(gap, last))
     return DamageScan(walk=_joined(parts), gaps=tuple(gaps))
+
+
+def as_compacted(walk: Scan, gaps: tuple[Gap, ...]) -> Scan:
+    """The walk of a block that began with a skip, as that of a compacted one, though no other skip is in it."""
+    begins_with_skip = bool(gaps) and gaps[0].start == BLOCK_HEAD_BYTES and gaps[0].end == BLOCK_HEAD_BYTES + MARK_BYTES
+    if walk.indexes is not None or not begins_with_skip:
+        return walk
+    return walk._replace(indexes=array("Q", indexes_of(walk)), logical_offsets=walk.offsets[:])
 
 
 def with_lost_end(walk: Scan, gaps: tuple[Gap, ...], end: int) -> DamageScan:
@@ -119,8 +131,13 @@ def _resume(data: bytes, walk: Scan, proofs: Proofs) -> tuple[int, int] | None:
     First choice is the end of the damaged frame that its header states, if the walk from there is confirmed; then only
     this frame is lost. Several damaged frames before a proof may confirm each other, unless a confirmed walk finds the
     next entry at another place: then a stated length is itself damaged. Otherwise it is the next mark or skip.
+
+    Before that: damage to a skip costs no entry, but for those that the skip says were dropped.
     """
     start, index = walk.end, walk.next_index
+    behind = _behind_skip(data, walk, proofs)
+    if behind is not None:
+        return behind
     for end in stated_ends(data, walk, proofs):
         if proofs.confirm(end, index + 1, walk.term):
             return end, index + 1
@@ -137,6 +154,17 @@ def _resume(data: bytes, walk: Scan, proofs: Proofs) -> tuple[int, int] | None:
         if proofs.tag or is_last or proofs.confirm(place + MARK_BYTES, proven_index, walk.term):
             return place, proven_index
     return None
+
+
+def _behind_skip(data: bytes, walk: Scan, proofs: Proofs) -> tuple[int, int] | None:
+    """(offset, index) of the frame behind a damaged skip, or behind the damaged mark of a block that began empty."""
+    place, index = walk.end + MARK_BYTES, walk.next_index
+    if place + FRAME_HEADER_BYTES > len(data) or not verify(data, place):
+        return None
+    found = parse_header(data, place).log_index
+    may_skip = proofs.is_compacted or walk.end == BLOCK_HEAD_BYTES
+    is_possible = found == index or (may_skip and index < found <= proofs.limit)
+    return (place, found) if is_possible and proofs.confirm(place, found, walk.term) else None
 
 
 def _placeholder(gap: Gap, before: Scan) -> Scan:

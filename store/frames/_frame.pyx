@@ -28,6 +28,7 @@ cdef enum:
     FRAME_VERSION = 2           # the newest that is understood
     PLAIN_VERSION = 1           # of frames without checksums of records
     MESSAGES = 3                # format.Kind.MESSAGES
+    BLOCK_HEAD_BYTES = 128
     MARK_SENTINEL = 0xFFFFFFFF  # in place of the length of a frame; no frame is that long
     SKIP_SENTINEL = 0xFFFFFFFE  # the same, for a skip
     FRAME_BYTES_MAX = 1 << 28
@@ -409,10 +410,11 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
 
     `data` is the block from its first byte; `next_index` and `term` are what the first frame must have (at least, for
     the term). The scan ends after `last_index`. `check=False` reads headers only, for blocks whose frames are
-    verified when they are read. A damaged mark is passed over if a frame that continues the log follows it. After a
-    skip the log continues at the index in it, and the logical offsets of frames differ from their places: `indexes` and
-    `logical_offsets` then have both for each frame; otherwise they are None. `shift` is the logical offset minus the
-    place; `lift` is added to the offsets in skips, for a walk that continues after damage.
+    verified when they are read. A damaged mark is passed over if a frame that continues the log follows it, but not
+    where it may have been a skip, which has the logical offset of that frame: in a compacted block, or in front of the
+    first frame of any. After a skip the log continues at the index in it, and the logical offsets of frames differ from
+    their places: `indexes` and `logical_offsets` then have both for each frame; otherwise they are None. `shift` is the
+    logical offset minus the place; `lift` is added to the offsets in skips, for a walk that continues after damage.
     """
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
@@ -444,6 +446,8 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             continue
         stop = _judge(&data[0], size, at, incarnation, next_index, term, check, &header)
         if stop != STOP_END:
+            if indexes is not None or shift or at == BLOCK_HEAD_BYTES:
+                break
             if size - at <= MARK_BYTES or _judge(
                 &data[0], size, at + MARK_BYTES, incarnation, next_index, term, True, &header
             ) != STOP_END:

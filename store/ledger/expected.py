@@ -3,6 +3,7 @@
 import attrs
 
 from jetraft.store.frames._frame import find_mark
+from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, BlockHead
 from jetraft.store.ledger.ledger_records import Born, GroupState
 from jetraft.store.model import index_ranges
@@ -27,6 +28,11 @@ class Expected:
             checkpoints=tuple(point.log_index for point in state.checkpoints),
             floor_index=state.floor.log_index,
         )
+
+    @property
+    def compacted_to(self) -> int:
+        """No block that ends above this index was ever compacted: both checkpoints must be above what is rewritten."""
+        return self.checkpoints[0] if len(self.checkpoints) == CHECKPOINTS_KEPT else 0
 
     def limited(self) -> list[tuple[BlockHead, int | None]]:
         """Each block with the last index that counts in it: what follows begins there, or was dropped from there on.

@@ -29,7 +29,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.blocks.block import Block
-from jetraft.store.blocks.damage_scan import DamageScan, Gap, scan_damage, with_lost_end
+from jetraft.store.blocks.damage_scan import DamageScan, Gap, as_compacted, scan_damage, with_lost_end
 from jetraft.store.disk.files import TMP_SUFFIX, readable
 from jetraft.store.disk.io import Disk
 from jetraft.store.frames._frame import Scan, find_mark, scan
@@ -232,6 +232,9 @@ def _look(
     if end_lost:
         lost = with_lost_end(walk, gaps, max(head.reserved_bytes, walk.end))
         walk, gaps = lost.walk, lost.gaps
+    # Damage may have hit a skip or the mark of a block that began empty. Only what both checkpoints cover is compacted.
+    if last_index is not None and last_index <= reading.expected.compacted_to:
+        walk = as_compacted(walk, gaps)
     terms, last_term = _terms(walk, gaps, after[0][0] if after else None)
     found = FoundBlock(
         block=_block(walk, head, number, gaps, file_bytes=len(data) if is_newest else 0),
@@ -293,7 +296,7 @@ def _block(walk: Scan, head: BlockHead, number: int, gaps: Sequence[Gap], *, fil
         indexes=walk.indexes,
         sealed_last_index=walk.next_index - 1,
     )
-    if gaps:
+    if any(gap.entries for gap in gaps):
         block.last_seq = MAX_SEQ  # a message in a gap may be live: the block is not dropped
     return block
 

@@ -40,6 +40,14 @@ _SHELVES: Final = "jetraft.store.stream._shelves"
 
 COMPILED: Final = (
     CompiledMutation(
+        "S8",
+        "a damaged skip is passed over, as a mark is",
+        "jetraft.store.frames._frame",
+        "if indexes is not None or shift or at == BLOCK_HEAD_BYTES:",
+        "if size == 0:",
+        "tests/store/blocks/test_damage_scan.py::test_a_flipped_bit_in_a_skip_costs_no_entry",
+    ),
+    CompiledMutation(
         "S15",
         "sequences between two messages take memory, up to sixteen million of them",
         _SHELVES,
@@ -60,7 +68,7 @@ COMPILED: Final = (
 
 def built(mutation: CompiledMutation, directory: Path) -> Path:
     """Build the edited module in an empty directory; returns its file. One whose `new` is `old` has no edit."""
-    for kind in ("*.pxd", "__init__.py"):
+    for kind in ("*.pxd", "*.h", "__init__.py"):
         for path in (SRC / "jetraft").glob(f"*/**/{kind}"):
             _copy(path, directory)
     for path in (SRC / "jetraft").glob("__init__.p*"):

@@ -1,5 +1,6 @@
 """Damaged entries are fetched from a member that has the same ones; only a "no" of everybody ends the waiting."""
 
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +15,18 @@ from jetraft.raft.recovery.repair import METHOD, OvertakenError, RepairPendingEr
 from jetraft.raft.recovery.repair_pacing import rest_s
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames import _frame
-from jetraft.store.frames.format import BLOCK_HEAD_BYTES, FileKind, Identity, Kind, checkpoint_name, pack_envelope
+from jetraft.store.frames.format import (
+    BLOCK_HEAD_BYTES,
+    FileKind,
+    Identity,
+    Kind,
+    checkpoint_name,
+    pack_envelope,
+    parity_name,
+)
 from jetraft.store.frames.placeholder import is_placeholder_frame
 from jetraft.store.ledger.ledger_records import Point
+from jetraft.store.log.compaction import Live, compact
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.recovery import RecoveryMode
@@ -592,3 +602,34 @@ async def test_a_member_with_others_whose_checkpoints_and_entries_are_damaged_is
     with pytest.raises(OvertakenError, match="no checkpoint can be read"):
         await nodes[A].open()
     assert nodes[A].repairs.statistics().logs_waiting == 0
+
+
+async def test_a_block_is_written_anew_though_only_what_stands_between_its_entries_is_damaged() -> None:
+    """A compacted block: the 32 bytes in front of what is left of it say where readers find that."""
+    wire: dict[NodeId, Node] = {}
+    for node_id in (A, B, C):
+        Node(wire, node_id)
+    small = LogOptions(block_bytes_first=BLOCK_HEAD_BYTES + 2 * FRAME_BYTES, block_bytes_max=4096)
+    log = open_log(ledger_of(wire[A].disk, GROUP), GROUP, wire[A].identity, BlockCache(), small)
+    for index in range(1, ENTRIES + 1):
+        log.append([entry(index)])
+        log.submit()
+        wire[A].disk.finish()
+    for index in (ENTRIES - 1, ENTRIES):
+        log.save_checkpoint(index, 1, b"", b"")
+        log.submit()
+        wire[A].disk.finish()
+    nothing = Live(offsets=array("I"), counts=array("I"), seqs=array("Q"), message_bytes=0)
+    source = log.upkeep.compaction_source(0, 2)
+    assert source is not None
+    assert log.upkeep.exchange(compact(log.place, source, nothing))
+    log.submit()
+    wire[A].disk.finish()
+    log.close()
+    wire[A].disk.unlink(GROUP / "log-00000001" / parity_name(BLOCK.name))
+    wire[A].disk.flip_bit(BLOCK, BLOCK_HEAD_BYTES + 20)
+
+    repaired = await wire[A].open()
+
+    assert (repaired.damaged_entries, repaired.damaged_blocks, repaired.lost) == ((), (), ())
+    assert repaired.entries(ENTRIES, ENTRIES, 0) == [entry(ENTRIES)]

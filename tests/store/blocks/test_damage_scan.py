@@ -1,10 +1,15 @@
 """What a scan for damage finds behind damage, against what was written."""
 
+from itertools import pairwise
+
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.store.blocks.damage_scan import DamageScan, is_in, scan_damage
+from jetraft.store.blocks.builder import BlockBuilder
+from jetraft.store.blocks.damage_scan import DamageScan, as_compacted, is_in, scan_damage
 from jetraft.store.frames import _frame
+from jetraft.store.frames._thin import thin
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Kind, Stop
 
 INCARNATION = 7
@@ -286,3 +291,95 @@ def test_payload_that_looks_like_a_frame_of_this_log_is_not_taken_for_a_later_on
     found = scanned(bytes(damaged))
 
     assert [(gap.first_index, gap.last_index) for gap in found.gaps] == [(2, 2)]
+
+
+# Compacted blocks: frames are shorter than readers take them for, and a skip says where the next one is for these.
+
+
+@attrs.frozen
+class Compact:
+    data: bytes
+    frames: dict[int, tuple[int, int, int]]  # by index: place, end, and length for readers
+    skips: list[int]  # their places
+
+
+@st.composite
+def compacted(draw: st.DrawFn) -> Compact:
+    """A compacted block of message frames, of which messages and whole entries are gone."""
+    builder = BlockBuilder(incarnation=INCARNATION, first_index=1, serial=1, cipher=None, is_compacted=True, tag=TAG)
+    lengths = {}
+    index = 0
+    for kept in draw(st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=6)):
+        index += 1 if draw(st.booleans()) else 2
+        records = [_frame.make_record(b"s", b"", b"payload " * 9, ts_ns=1) for _ in kept]
+        whole = _frame.seal(
+            Kind.MESSAGES,
+            index=index,
+            term=1,
+            incarnation=INCARNATION,
+            body=records,
+            first_seq=index * 10,
+            count=len(kept),
+        )
+        builder.add(index, thin(whole, bytearray(kept)) or whole)
+        lengths[index] = len(whole)
+    builder.finish()
+    data = bytes(BLOCK_HEAD_BYTES) + builder.take()
+    frames = {
+        index: (place, place + _frame.parse_header(data, place).length, lengths[index])
+        for index, place in zip(builder.indexes, builder.places, strict=True)
+    }
+    inside = {at for place, end, _ in frames.values() for at in range(place, end)}
+    skips = [
+        at for at in range(BLOCK_HEAD_BYTES, len(data) - 32) if at not in inside and (at == 128 or at - 1 in inside)
+    ]
+    return Compact(data, frames, skips)
+
+
+def believed(block: Compact, found: DamageScan) -> dict[int, int]:
+    """The offset for readers of each entry that can be read; each is where its frame is."""
+    walk = found.walk
+    indexes = walk.indexes or range(walk.next_index - len(walk.offsets), walk.next_index)
+    logical = walk.logical_offsets or walk.offsets
+    sound = {}
+    for index, place, offset in zip(indexes, walk.offsets, logical, strict=True):
+        if not is_in(found.gaps, index):
+            assert block.frames[index][0] == place
+            sound[index] = offset
+    return sound
+
+
+def is_same(block: Compact, damaged: bytes | bytearray, index: int) -> bool:
+    """Whether an entry was damaged twice in the same way, so that it has its bytes back."""
+    low, high, _ = block.frames[index]
+    return damaged[low:high] == block.data[low:high]
+
+
+@given(compacted(), st.data())
+def test_damage_to_a_compacted_block_lets_no_entry_reach_into_the_next_one(block: Compact, data: st.DataObject) -> None:
+    damaged, hit = bytearray(block.data), set()
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(BLOCK_HEAD_BYTES, len(block.data) - 33))
+        end = min(start + data.draw(st.integers(1, 200)), len(block.data) - 32)
+        damaged[start:end] = bytes(byte ^ 0x5A for byte in block.data[start:end])
+        hit |= {index for index, (low, high, _) in block.frames.items() if low < end and start < high}
+
+    found = scanned(bytes(damaged), last_index=max(block.frames))
+
+    offsets = believed(block, found)
+    assert not [index for index in hit & offsets.keys() if not is_same(block, damaged, index)]
+    for index, after in pairwise(offsets):
+        assert offsets[index] + block.frames[index][2] <= offsets[after]
+
+
+@given(compacted(), st.data())
+def test_a_flipped_bit_in_a_skip_costs_no_entry(block: Compact, data: st.DataObject) -> None:
+    bit = data.draw(st.sampled_from(block.skips)) * 8 + data.draw(st.integers(0, 255))
+    damaged = bytearray(block.data)
+    damaged[bit // 8] ^= 1 << bit % 8
+
+    found = scanned(bytes(damaged), last_index=max(block.frames))
+
+    assert set(believed(block, found)) == set(block.frames)
+    assert [gap.end - gap.start for gap in found.gaps] == [32]
+    assert as_compacted(found.walk, found.gaps).indexes is not None
