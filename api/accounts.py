@@ -9,7 +9,7 @@ from typing import Self
 
 import attrs
 
-from jetraft.api.config.options import JetStreamAccounts
+from jetraft.api.options.options import JetStreamAccounts
 from jetraft.store.model.signal import Signal
 from jetraft.store.model.tiers import Allowance
 

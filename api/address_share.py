@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.interfaces import payer_of
+from jetraft.api.options.interfaces import payer_of
 
 CONNECTIONS_MAX: Final = 256  # each has buffers of HTTP, of TLS, and a task: some 100 KiB
 PER_ADDRESS_MAX: Final = 192  # of those; a proxy in front of the server is one address, so it is most of them

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.interfaces import payer_of
+from jetraft.api.options.interfaces import payer_of
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED, CONNECTIONS_WAIT
 

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import trio
 
-from jetraft.api.config.options import Options
 from jetraft.api.listener import ClientListener
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Sessions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from jetraft.api.interfaces import WILDCARDS, client_ip, join_host_port
+from jetraft.api.options.interfaces import WILDCARDS, client_ip, join_host_port
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session, Sessions
 from jetraft.store.model.events import CONNECTION_REFUSED

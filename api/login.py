@@ -26,9 +26,9 @@ from jetraft.api.auth.verdicts import (
 )
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.auth.violations import texts
-from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import Session, Sessions

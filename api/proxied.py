@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.interfaces import join_host_port
 from jetraft.api.listener import MAXIMUM_CONNECTIONS_EXCEEDED, ClientListener
+from jetraft.api.options.interfaces import join_host_port
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.proxy_header import BYTES_MAX, ProxyHeaderError, missing, parse_header
 from jetraft.api.session import Session

@@ -27,7 +27,7 @@ from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.api.config.options import ClusterOptions
+    from jetraft.api.options.options import ClusterOptions
 
 URLS_MAX = 64  # of one node
 DETOURS_CHECK_S = 1.0  # a detour that the node between has refused is tried again

@@ -22,11 +22,9 @@ from jetraft.api.auth.assembly import (
 )
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.config.feature_flags import flag_lines
-from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
-from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.listener import ClientListener, ListenError, bind, listen
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
@@ -35,6 +33,9 @@ from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.monitor.pages import Pages
+from jetraft.api.options.interfaces import advertised, join_host_port
+from jetraft.api.options.options import ClusterOptions, Options
+from jetraft.api.options.tls import TlsError
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.certificates import certificates_of
 from jetraft.api.reload.reloader import Reloader
@@ -48,7 +49,6 @@ from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
-from jetraft.api.tls.options import TlsError
 from jetraft.api.traces.latency import Latencies
 from jetraft.api.traces.tracing import Tracer
 from jetraft.api.turns.clock import SystemClock

@@ -19,9 +19,9 @@ from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.rules import STANDARD, WEBSOCKET
 from jetraft.api.auth.verdicts import Verdict
-from jetraft.api.config.options import Options
 from jetraft.api.connect import ConnectOptions
-from jetraft.api.interfaces import join_host_port, split_host_port
+from jetraft.api.options.interfaces import join_host_port, split_host_port
+from jetraft.api.options.options import Options
 from jetraft.api.plane.reasons import SLOW, TEXTS, Reason
 from jetraft.api.tls.facts import TlsState, info_fields
 from jetraft.api.websocket.facts import WebSocketFacts, varz_fields

@@ -19,7 +19,7 @@ from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
-from jetraft.api.interfaces import payer_of
+from jetraft.api.options.interfaces import payer_of
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import TlsState

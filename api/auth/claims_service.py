@@ -26,8 +26,8 @@ from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
 from jetraft.api.auth.token_source import TokenSource
 from jetraft.api.auth.tokens import InvalidClaimsError, decode_token
-from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.options import ResolverOptions
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 import trio
 
-from jetraft.api.interfaces import payer_of
+from jetraft.api.options.interfaces import payer_of
 
 QUEUE_MAX: Final = 4096  # of all addresses; a check holds a few hundred bytes
 ADDRESS_MAX: Final = 1024  # of one address: a gateway with many clients behind it that all reconnect

@@ -11,8 +11,8 @@ from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_directory import TokenDirectory
-from jetraft.api.config.options import TrustOptions
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.options import TrustOptions
 from jetraft.store.model.clock import NS_PER_S
 
 

@@ -9,8 +9,8 @@ from jetraft.api.auth.opening import directory_of
 from jetraft.api.auth.peer_lookup import PeerSource
 from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.signed_sharing import SignedSharing
-from jetraft.api.config.options import ResolverOptions
 from jetraft.api.login import Logins
+from jetraft.api.options.options import ResolverOptions
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S

@@ -12,7 +12,7 @@ from jetraft.api.auth.claims import AccountClaims, account_claims
 from jetraft.api.auth.nkeys import signed
 from jetraft.api.auth.tokens import decode_token
 from jetraft.api.auth.trust import TokenJudge, TrustRules
-from jetraft.api.config.options import JetStreamAccounts
+from jetraft.api.options.options import JetStreamAccounts
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 DIGEST_BYTES: Final = 32

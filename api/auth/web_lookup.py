@@ -19,8 +19,8 @@ import trio
 
 from jetraft.api.auth.token_source import AccountLookupError
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX
-from jetraft.api.config.options import ResolverOptions
-from jetraft.api.tls.options import TlsOptions
+from jetraft.api.options.options import ResolverOptions
+from jetraft.api.options.tls import TlsOptions
 from jetraft.api.tls.suites import CIPHERS
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote

@@ -21,7 +21,7 @@ from typing import NoReturn
 from jetraft import __version__
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.flags import FlagError, help_text, parse_flags
-from jetraft.api.config.options import Options
+from jetraft.api.options.options import Options
 
 USAGE_ERROR = 2
 COMMANDS = {  # and the module whose `main` takes the name of the command, and its words

@@ -19,10 +19,10 @@ from jetraft.api.config.grammar import Table
 from jetraft.api.config.imports import imports
 from jetraft.api.config.mappings import limits, mappings
 from jetraft.api.config.message_trace import message_trace
-from jetraft.api.config.options import AccountOptions
 from jetraft.api.config.values import boolean, integer
 from jetraft.api.exchange.rules import SharingError, check_sharing
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.options.options import AccountOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.state import AccountLimits

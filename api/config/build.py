@@ -10,7 +10,9 @@ from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
 from jetraft.api.config.flags import FlagError
-from jetraft.api.config.options import (
+from jetraft.api.config.queues import server_limits
+from jetraft.api.options.leafnodes import LeafOptions
+from jetraft.api.options.options import (
     CLUSTER_BULK_BYTES_PER_S,
     DEFAULT_PORT,
     RANDOM_PORT,
@@ -23,10 +25,8 @@ from jetraft.api.config.options import (
     ScrubOptions,
     TrustOptions,
 )
-from jetraft.api.config.queues import server_limits
-from jetraft.api.leafnodes.options import LeafOptions
-from jetraft.api.tls.options import TlsOptions
-from jetraft.api.websocket.options import WebSocketOptions
+from jetraft.api.options.tls import TlsOptions
+from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.feature_level import FIRST, LEVEL
 from jetraft.store.model.gosyntax import go_quote

@@ -9,7 +9,6 @@ from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression_of_links
 from jetraft.api.config.gotypes import wrong_type
-from jetraft.api.config.options import ClusterOptions
 from jetraft.api.config.values import (
     boolean,
     duration_ns,
@@ -20,6 +19,7 @@ from jetraft.api.config.values import (
     text,
     texts,
 )
+from jetraft.api.options.options import ClusterOptions
 
 UNCOMPRESSED = "Cluster compression has no effect: links between nodes are not compressed"
 UNVERIFIED = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"

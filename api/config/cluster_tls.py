@@ -8,8 +8,8 @@ changes nothing either, as a handshake has a deadline of its own; what is for li
 from typing import Any
 
 from jetraft.api.config.build import OptionsError, Settings
-from jetraft.api.config.options import ClusterTls
 from jetraft.api.config.tls import KEYS, Found, Read, boolean, tls_options
+from jetraft.api.options.options import ClusterTls
 
 KNOWN_URLS = "verify_cert_and_check_known_urls"
 

@@ -7,7 +7,7 @@ from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import duration_ns
-from jetraft.api.leafnodes.compression import OFF, Compression, CompressionError, wish_of
+from jetraft.api.options.compression import OFF, Compression, CompressionError, wish_of
 from jetraft.store.model.gotime import format_duration
 
 THRESHOLDS: Final = ("rtt_thresholds", "thresholds", "rtts", "rtt")

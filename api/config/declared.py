@@ -10,8 +10,8 @@ import orjson
 
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.options import DeclaredStream
 from jetraft.api.config.values import duration_ns, text
+from jetraft.api.options.options import DeclaredStream
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.extensions import check_stream_extensions

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.config.options import MAX_CLOSED_CLIENTS, MAX_PENDING_BYTES, Options
+from jetraft.api.options.options import MAX_CLOSED_CLIENTS, MAX_PENDING_BYTES, Options
 from jetraft.cluster.memory_budget import CLIENTS_SHARE
 
 PROCESS_BYTES: Final = (

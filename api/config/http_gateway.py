@@ -5,9 +5,9 @@ from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all
 from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
-from jetraft.api.config.options import RANDOM_PORT
 from jetraft.api.config.values import address
-from jetraft.api.http_gateway.options import HttpGatewayOptions
+from jetraft.api.options.http_gateway import HttpGatewayOptions
+from jetraft.api.options.options import RANDOM_PORT
 
 
 def listen(settings: Settings, value: Any) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.config.build import OptionsError
-from jetraft.api.config.options import Options
 from jetraft.api.exchange.values import Destination, Mapping
+from jetraft.api.options.options import Options
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

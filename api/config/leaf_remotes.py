@@ -16,7 +16,7 @@ from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import boolean, duration_ns, secret_text, signed_duration_ns, text
-from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafProxy, RemoteOptions, RemoteUrl
+from jetraft.api.options.leafnodes import DEFAULT_LEAF_PORT, LeafProxy, RemoteOptions, RemoteUrl
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted
 

@@ -17,7 +17,7 @@ from jetraft.api.config.grammar import Table
 from jetraft.api.config.leaf_remotes import remotes, tls
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, signed_duration_ns, text
 from jetraft.api.config.without_effect import write_timeout
-from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

@@ -19,9 +19,9 @@ from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.options import ResolverOptions, TrustOptions
 from jetraft.api.config.resolvers import url_resolver
 from jetraft.api.config.values import texts
+from jetraft.api.options.options import ResolverOptions, TrustOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.versioning import SERVER_VERSION
 

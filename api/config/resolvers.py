@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
-from jetraft.api.config.options import ResolverOptions
 from jetraft.api.config.tls import checked, tls_options
 from jetraft.api.config.values import boolean, duration_ns, integer, text
+from jetraft.api.options.options import ResolverOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted
 

@@ -13,7 +13,7 @@ from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import duration_ns
-from jetraft.api.tls.options import FIRST_DELAY_NS, CertificateFiles, TlsOptions
+from jetraft.api.options.tls import FIRST_DELAY_NS, CertificateFiles, TlsOptions
 from jetraft.api.tls.suites import CIPHERS, GROUPS, TLS13
 from jetraft.store.model.clock import NS_PER_S
 
@@ -224,8 +224,8 @@ def combined(found: Found) -> TlsOptions:
 
 def checked(options: TlsOptions) -> TlsOptions:
     """The same, when its files can be used. Raises OptionsError with nats-server's words."""
+    from jetraft.api.options.tls import TlsError  # noqa: PLC0415
     from jetraft.api.tls.material import load  # noqa: PLC0415  only servers with TLS pay for the libraries
-    from jetraft.api.tls.options import TlsError  # noqa: PLC0415
 
     try:
         load(options)

@@ -8,10 +8,10 @@ from jetraft.api.auth.rules import AuthRules
 from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
-from jetraft.api.config.options import RANDOM_PORT
 from jetraft.api.config.values import boolean, duration_ns, host_port, integer, pairs, secret_text, text, texts
-from jetraft.api.websocket.options import Cookies, WebSocketOptions
-from jetraft.api.websocket.origins import OriginError, allowed_origin
+from jetraft.api.options.options import RANDOM_PORT
+from jetraft.api.options.origins import OriginError, allowed_origin
+from jetraft.api.options.websocket import Cookies, WebSocketOptions
 
 RESERVED = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

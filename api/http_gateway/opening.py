@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.interfaces import join_host_port
 from jetraft.api.listener import ClientListener, ListenError, bind
+from jetraft.api.options.interfaces import join_host_port
 
 if TYPE_CHECKING:
     import ssl
 
-    from jetraft.api.config.options import Options
+    from jetraft.api.options.options import Options
+    from jetraft.api.options.tls import TlsOptions
     from jetraft.api.tls.assembly import ListenerParts
-    from jetraft.api.tls.options import TlsOptions
 
 
 def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientListener]:
@@ -42,7 +42,7 @@ def _require_certificates(context: ssl.SSLContext, options: TlsOptions) -> None:
     """Admit only peers with a certificate of the `ca_file`, or of the system's authorities. Raises TlsError."""
     import ssl  # noqa: PLC0415  the same
 
-    from jetraft.api.tls.options import TlsError  # noqa: PLC0415  the same
+    from jetraft.api.options.tls import TlsError  # noqa: PLC0415  the same
 
     if options.verify_and_map or options.pinned_certs:
         raise TlsError("http_gateway: verify_and_map and pinned_certs are not served: a login is in the request")

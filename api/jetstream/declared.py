@@ -21,7 +21,7 @@ from jetraft.store.model import errors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetraft.api.config.options import DeclaredStream
+    from jetraft.api.options.options import DeclaredStream
     from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.api_error import ApiErrorSpec
 

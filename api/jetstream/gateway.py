@@ -18,7 +18,6 @@ import attrs
 import trio
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.config.options import JetStreamAccounts
 from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handler_of
@@ -26,6 +25,7 @@ from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.api.jetstream.rights import written_by
+from jetraft.api.options.options import JetStreamAccounts
 from jetraft.cluster.advisories import AUDITS
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner

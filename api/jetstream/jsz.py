@@ -24,9 +24,9 @@ from jetraft.store.model.versioning import API_LEVEL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from jetraft.api.config.options import ScrubOptions
     from jetraft.api.jetstream.gateway import JetStreamGateway
     from jetraft.api.monitor.steps import Steps
+    from jetraft.api.options.options import ScrubOptions
     from jetraft.cluster.node import ClusterNode
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.checkpointing import Unsaved

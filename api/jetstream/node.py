@@ -16,7 +16,6 @@ import attrs
 import trio
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.config.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
 from jetraft.api.jetstream.figures import collect
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
@@ -26,6 +25,7 @@ from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HTTP_UNAVAILABLE, HealthStatus, missing
 from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.monitor.steps import Steps
+from jetraft.api.options.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor

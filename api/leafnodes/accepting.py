@@ -5,11 +5,11 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.leafnodes.compression import NOT_SUPPORTED, OFF, Compression, CompressionError
 from jetraft.api.leafnodes.handshake import HandshakeError, OwnNames, info_of
 from jetraft.api.leafnodes.hubs import Ends
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.packing import negotiate
+from jetraft.api.options.compression import NOT_SUPPORTED, OFF, Compression, CompressionError
 from jetraft.api.plane.reasons import Reason
 
 

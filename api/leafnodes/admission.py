@@ -10,7 +10,7 @@ from typing import Final
 from jetraft.api.auth.granting import entries_of
 from jetraft.api.auth.permissions import Permissions
 from jetraft.api.leafnodes.handshake import HubInfo
-from jetraft.api.leafnodes.options import RemoteOptions
+from jetraft.api.options.leafnodes import RemoteOptions
 from jetraft.api.plane._permissions import UserPermissions
 
 JETSTREAM: Final = ("$JS.API.>", "$KV.>", "$OBJ.>")

@@ -9,20 +9,20 @@ import attrs
 import trio
 
 from jetraft.api.arrivals import ArrivalPlaces
-from jetraft.api.config.options import Options
-from jetraft.api.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import OwnNames
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.listener import LeafListener
 from jetraft.api.leafnodes.names import DomainNames
-from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
 from jetraft.api.listener import bind, listen
 from jetraft.api.login import Logins
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
+from jetraft.api.options.leafnodes import LeafOptions
+from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.session import ServerIdentity

@@ -11,8 +11,8 @@ from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal
 from jetraft.api.connect import credentials_of
 from jetraft.api.exchange.setup import nobody
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
+from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.tls.facts import mapped_user
 from jetraft.store.model.clock import NS_PER_S

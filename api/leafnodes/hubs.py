@@ -12,11 +12,11 @@ import attrs
 
 from jetraft.api.auth.seeds import SeedError, UserCredentials, UserKey
 from jetraft.api.leafnodes.admission import of_remote, own_domain
-from jetraft.api.leafnodes.compression import CompressionError
 from jetraft.api.leafnodes.handshake import HandshakeError, HubInfo, LeafPeer, OwnNames, info_of
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.packing import negotiate
 from jetraft.api.leafnodes.texts import LOOP_DELAY_NS, SAME_CLUSTER
+from jetraft.api.options.compression import CompressionError
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason

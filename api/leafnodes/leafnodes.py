@@ -27,7 +27,6 @@ from jetraft.api.leafnodes.judging import Judging
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.loops import LoopSubjects
 from jetraft.api.leafnodes.names import DomainNames
-from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.texts import (
     CLIENT_ON_LEAF_PORT,
     CONNECT,
@@ -44,6 +43,7 @@ from jetraft.api.leafnodes.texts import (
 )
 from jetraft.api.login import reason_of
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import TEXTS, Reason

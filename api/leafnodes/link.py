@@ -6,10 +6,10 @@ import attrs
 import trio
 
 from jetraft.api.auth.verdicts import Verdict
-from jetraft.api.interfaces import join_host_port
-from jetraft.api.leafnodes.compression import NOT_SUPPORTED, Compression
 from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
-from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+from jetraft.api.options.compression import NOT_SUPPORTED, Compression
+from jetraft.api.options.interfaces import join_host_port
+from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.api.tls.facts import TlsState
 
 

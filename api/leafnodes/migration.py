@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.store.model.clock import Clock
 
 RemoteKey = tuple[tuple[RemoteUrl, ...], str]  # `RemoteOptions.key`

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from jetraft.api.leafnodes.compression import AUTO, MODES, Compression, agreed
 from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.options.compression import AUTO, MODES, Compression, agreed
 from jetraft.api.plane._plane import Plane
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import h11
 import trio
 
-from jetraft.api.leafnodes.options import LeafProxy, ProxyError, RemoteUrl
+from jetraft.api.options.leafnodes import LeafProxy, ProxyError, RemoteUrl
 
 ANSWER_BYTES_MAX: Final = 16 * 1024
 END: Final = b"\r\n\r\n"

@@ -17,9 +17,9 @@ import trio
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.listener import prepare
-from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, ProxyError, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.secure import HubTls
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.leafnodes import DEFAULT_LEAF_PORT, ProxyError, RemoteOptions, RemoteUrl
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S

@@ -17,10 +17,10 @@ import trio
 from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.logs.logger import Logger
+from jetraft.api.options.tls import TlsError, TlsOptions
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.tls.clients import TlsClients
 from jetraft.api.tls.facts import TlsState
-from jetraft.api.tls.options import TlsError, TlsOptions
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
 

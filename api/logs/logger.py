@@ -14,9 +14,9 @@ from typing import Final, Protocol, TextIO
 
 import attrs
 
-from jetraft.api.config.options import TEXT, Options
 from jetraft.api.logs.log_budget import LogBudget
 from jetraft.api.logs.syslog import Syslog, open_syslog
+from jetraft.api.options.options import TEXT, Options
 from jetraft.api.startup.created_files import made_with
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.events import BURST, KINDS, LINES_LEFT_OUT, PER_HOUR, Event, Field

@@ -8,9 +8,9 @@ from jetraft.api.listener import ListenError, bind
 from jetraft.api.startup.start_errors import MONITOR_ERROR
 
 if TYPE_CHECKING:
-    from jetraft.api.config.options import Options
     from jetraft.api.monitor.http import MonitorServer
     from jetraft.api.monitor.pages import Pages
+    from jetraft.api.options.options import Options
     from jetraft.api.tls.assembly import ListenerParts
 
 

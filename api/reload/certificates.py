@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from jetraft.api.tls.options import TlsError
+from jetraft.api.options.tls import TlsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.config.options import Options
     from jetraft.api.listener import ClientListener
+    from jetraft.api.options.options import Options
+    from jetraft.api.options.tls import TlsOptions
     from jetraft.api.server import Server
     from jetraft.api.tls.assembly import ListenerParts
     from jetraft.api.tls.clients import TlsClients
-    from jetraft.api.tls.options import TlsOptions
 
 
 class Certificates(Protocol):

@@ -7,8 +7,8 @@ no text has a password.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions
-from jetraft.api.tls.options import TlsOptions
+from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions
+from jetraft.api.options.tls import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_duration

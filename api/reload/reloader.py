@@ -11,16 +11,16 @@ import attrs
 from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
-from jetraft.api.interfaces import advertised
 from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError
+from jetraft.api.options.interfaces import advertised
+from jetraft.api.options.tls import TlsError
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.startup.start_files import StartFilesError
-from jetraft.api.tls.options import TlsError
 from jetraft.api.traces.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.api.accounts import LiveAccounts
-    from jetraft.api.config.options import Options
     from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.jetstream.node import JetStreamNode
     from jetraft.api.leafnodes.assembly import LeafParts
     from jetraft.api.login import Logins
+    from jetraft.api.options.options import Options
     from jetraft.api.plane._plane import Plane
     from jetraft.api.reload.certificates import Certificates
     from jetraft.api.routes import Routes

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.options.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.options.tls import TlsOptions
 from jetraft.api.reload import leafnodes
-from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_duration
 from jetraft.store.model.ids import SYSTEM_ACCOUNT

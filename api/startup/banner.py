@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jetraft.api.config.options import JetStreamOptions
+from jetraft.api.options.options import JetStreamOptions
 from jetraft.store.model.versioning import API_LEVEL
 
 CIPHER_TITLES: Final = {"aes": "AES-GCM", "chachapoly": "ChaCha20-Poly1305"}

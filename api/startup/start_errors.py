@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from jetraft.api.config.options import Options
-from jetraft.api.interfaces import join_host_port
+from jetraft.api.options.interfaces import join_host_port
+from jetraft.api.options.options import Options
 
 MONITOR_ERROR: Final = "Can't start monitoring: can't listen to the monitor port: {}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from jetraft.api.interfaces import join_host_port, local_addresses
+from jetraft.api.options.interfaces import join_host_port, local_addresses
 from jetraft.api.startup.created_files import made_with
 from jetraft.store.model.file_modes import SHOWN_FILE
 

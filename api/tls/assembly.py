@@ -18,14 +18,14 @@ from jetraft.api.plane._plane import Plane
 if TYPE_CHECKING:
     import socket
 
-    from jetraft.api.config.options import Options
     from jetraft.api.login import Logins
     from jetraft.api.logs.logger import Logger
+    from jetraft.api.options.options import Options
+    from jetraft.api.options.tls import TlsOptions
     from jetraft.api.plane._secure import SecurePlane
     from jetraft.api.session import Sessions
     from jetraft.api.tls.clients import Handle, Log, TlsClients
     from jetraft.api.tls.material import Material
-    from jetraft.api.tls.options import TlsOptions
     from jetraft.api.traces.tracing import Tracer
     from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Protocol
 
 import attrs
 
+from jetraft.api.options.tls import TlsOptions
 from jetraft.api.plane._secure import DETECT, HANDSHAKE, PLAIN, WAIT, Judged, SecurePlane
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.tls._handshakes import HandshakePool
 from jetraft.api.tls.facts import TlsState
-from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.events import CONNECTION_REFUSED
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.tls.options import TlsOptions
+from jetraft.api.options.tls import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 
 

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from jetraft.api.options.tls import CertificateFiles, TlsError, TlsOptions
 from jetraft.api.tls._context import OPENSSL, ContextError, TlsContext, offers_cipher, offers_group
-from jetraft.api.tls.options import CertificateFiles, TlsError, TlsOptions
 from jetraft.api.tls.suites import CIPHERS, GROUPS, INSECURE
 
 BEGIN, END = b"-----BEGIN ", b"-----END "

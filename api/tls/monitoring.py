@@ -2,8 +2,8 @@
 
 import ssl
 
+from jetraft.api.options.tls import TlsError, TlsOptions
 from jetraft.api.tls.material import ciphers_of, load_pairs
-from jetraft.api.tls.options import TlsError, TlsOptions
 
 
 def context_of(options: TlsOptions) -> ssl.SSLContext:

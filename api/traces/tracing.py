@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.auth.registry import AccountRegistry
-    from jetraft.api.config.options import Options
+    from jetraft.api.options.options import Options
     from jetraft.api.session import Sessions
 
 CLIENT: Final = 0

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from jetraft.api.config.options import Options
-from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.listener import ClientListener, ListenError, bind
+from jetraft.api.options.interfaces import advertised, join_host_port
+from jetraft.api.options.options import Options
+from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.clients import Log, TlsClients, TlsSession
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.clients import LeafDoor, WebSocketClients
 from jetraft.api.websocket.closing import close_frames
-from jetraft.api.websocket.options import WebSocketOptions
 
 if TYPE_CHECKING:
     from jetraft.api.plane._web import WebPlane

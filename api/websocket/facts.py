@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.websocket.options import Cookies, WebSocketOptions
+from jetraft.api.options.websocket import Cookies, WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.websocket.options import Cookies, WebSocketOptions
-from jetraft.api.websocket.origins import OriginError, check_origin
+from jetraft.api.options.origins import OriginError, check_origin
+from jetraft.api.options.websocket import Cookies, WebSocketOptions
 
 GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 KEY_BYTES: Final = 16

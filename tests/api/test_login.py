@@ -12,8 +12,8 @@ import pytest
 
 from jetraft.api.auth.rules import AuthRules, PasswordUser
 from jetraft.api.auth.secret import Secret
-from jetraft.api.config.options import Options
 from jetraft.api.login import build_authenticator
+from jetraft.api.options.options import Options
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.turns.clock import SystemClock
 from tests.harness.raw import Event, Line, RawClient

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from jetraft.api.config.options import Options
 from jetraft.api.memory import CONNECTION_BYTES, ClientMemory
+from jetraft.api.options.options import Options
 from jetraft.api.session import ServerIdentity, Session, Sessions
 from jetraft.api.turns.clock import SystemClock
 from jetraft.cluster.memory_budget import NEAR_LOOK_NS, MemoryBudget

@@ -10,7 +10,7 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.config.options import Options
+from jetraft.api.options.options import Options
 from tests.harness.process import ServerFailed
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Kind, Server

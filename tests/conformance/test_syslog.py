@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.config.options import Options
 from jetraft.api.logs.logger import open_logger
 from jetraft.api.logs.syslog import LINES_MAX, SyslogError, open_syslog
+from jetraft.api.options.options import Options
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient

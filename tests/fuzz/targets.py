@@ -29,8 +29,8 @@ from jetraft.api.connect import ConnectOptions, credentials_of, options_of, pars
 from jetraft.api.http_gateway.requests import RefusedRequestError, asked_by, login_of
 from jetraft.api.leafnodes.handshake import HandshakeError, connect_of, info_of
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.web import ANSWER_BYTES_MAX, AnswerError, HubRequest, request_of
+from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.api.plane._plane import RouteFormatError
 from jetraft.api.plane._web import WebPlane
 from jetraft.api.proxy_header import SIGNATURE, ProxyHeaderError

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from jetraft.api.config.options import Options
 from jetraft.api.http_gateway.inside import InsideDoor
 from jetraft.api.monitor.page import Handler
 from jetraft.api.monitor.pages import Pages
@@ -11,6 +10,7 @@ from jetraft.api.monitor.ui.events import Events
 from jetraft.api.monitor.ui.lists import NoLists, list_table
 from jetraft.api.monitor.ui.sign_in import SignIns
 from jetraft.api.monitor.ui.site import DashboardSite
+from jetraft.api.options.options import Options
 
 SHOWN = (
     "connections",

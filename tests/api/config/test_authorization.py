@@ -8,7 +8,7 @@ from jetraft.api.auth.permissions import ResponseRules, SubjectRules
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import parse_flags
-from jetraft.api.config.options import Options
+from jetraft.api.options.options import Options
 
 KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 ACCOUNT_KEY = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"

@@ -8,7 +8,7 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.config.options import DeclaredStream
+from jetraft.api.options.options import DeclaredStream
 
 
 def declared(tmp_path: Path, streams: str) -> tuple[DeclaredStream, ...]:

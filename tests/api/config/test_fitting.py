@@ -6,7 +6,7 @@ import pytest
 from jetraft.api.config.build import build_options
 from jetraft.api.config.fitting import PROCESS_BYTES, default_memory_bytes, fitted
 from jetraft.api.config.flags import FlagError, parse_flags
-from jetraft.api.config.options import CACHE_BYTES_MAX, MAX_PENDING_BYTES
+from jetraft.api.options.options import CACHE_BYTES_MAX, MAX_PENDING_BYTES
 
 MIB = 1 << 20
 

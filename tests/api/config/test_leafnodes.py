@@ -6,8 +6,8 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.config.options import Options
-from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.options.leafnodes import LeafOptions
+from jetraft.api.options.options import Options
 from tests.harness.tokens import Keys, TokenOperator
 
 HUB = 'url: "nats://127.0.0.1:1"'

@@ -6,7 +6,7 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.config.options import AccountOptions
+from jetraft.api.options.options import AccountOptions
 
 
 def account(tmp_path: Path, text: str) -> AccountOptions:

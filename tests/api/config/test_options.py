@@ -5,8 +5,8 @@ import pytest
 from jetraft.api.config.build import OptionsError, build_options, split_url
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import FlagError, parse_flags
-from jetraft.api.config.options import ClusterTls, ScrubOptions
 from jetraft.api.config.values import duration_ns
+from jetraft.api.options.options import ClusterTls, ScrubOptions
 
 CLUSTERED = """
 server_name: n1

@@ -7,7 +7,7 @@ import pytest
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import parse_flags
-from jetraft.api.config.options import ClusterOptions
+from jetraft.api.options.options import ClusterOptions
 
 ODD = "a/#?, b@:%41 $x\"'ü"
 

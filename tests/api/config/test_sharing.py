@@ -6,7 +6,6 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from jetraft.api.config.options import Options
 from jetraft.api.exchange.values import (
     ClientLimits,
     Destination,
@@ -18,6 +17,7 @@ from jetraft.api.exchange.values import (
     Sharing,
     SharingKind,
 )
+from jetraft.api.options.options import Options
 from jetraft.store.model.clock import NS_PER_S
 
 STREAM, SERVICE = SharingKind.STREAM, SharingKind.SERVICE

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from jetraft.api.leafnodes.compression import CompressionError, agreed, wish_of
+from jetraft.api.options.compression import CompressionError, agreed, wish_of
 from jetraft.store.frames._frame import crc32c
 from jetraft.store.s2._blocks import encode_block
 from jetraft.store.s2.framing import Compressor, Decompressor

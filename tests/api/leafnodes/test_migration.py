@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.migration import LostHubs
-from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from tests.harness.cluster import Cluster
 from tests.harness.leafs import block, listener

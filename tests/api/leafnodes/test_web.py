@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.web import Agreed, AnswerError, agreed
+from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.api.websocket.upgrade import DEFLATE_ANSWER, accept_of
 from tests.harness.certificates import Authority
 from tests.harness.leafs import PAIR_IDS, PAIRS, block, joined, real_messages, wait_interest

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.api.config.options import Options
 from jetraft.api.logs.logger import LogBridge, open_logger
+from jetraft.api.options.options import Options
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.events import KINDS, PERMISSION_DENIED, Event, Field
 from tests.harness.log_lines import FORMS, events, parsed, wait_for_event

@@ -6,8 +6,8 @@ from contextlib import closing
 from os import getpid
 from pathlib import Path
 
-from jetraft.api.config.options import Options
 from jetraft.api.logs.logger import LogBridge, open_logger
+from jetraft.api.options.options import Options
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.events import BURST, DISK_SLOW, REPLICA_BEHIND, STREAM_DELETED, Event
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from jetraft.api.leafnodes.compression import MODES
+from jetraft.api.options.compression import MODES
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
 from jetraft.cluster.capture._capture import captures

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.config.options import ClusterOptions, ClusterTls, Options
+from jetraft.api.options.options import ClusterOptions, ClusterTls, Options
 from jetraft.api.reload.certificates import MeshCertificates
 from jetraft.raft.mesh.connection import Tls, TlsFiles
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token

@@ -8,12 +8,12 @@ import pytest
 from jetraft.api.auth.rules import AuthRules, CalloutRules, PasswordUser
 from jetraft.api.auth.secret import Secret
 from jetraft.api.auth.trust import TrustRules
-from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
-from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
+from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions, RemoteUrl
+from jetraft.api.options.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.options.tls import TlsOptions
+from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.api.reload import leafnodes
 from jetraft.api.reload.table import HOW, ReloadError, changes, flat
-from jetraft.api.tls.options import TlsOptions
-from jetraft.api.websocket.options import WebSocketOptions
 
 SECRET = "a-secret-that-no-text-may-show"
 

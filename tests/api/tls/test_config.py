@@ -7,7 +7,7 @@ import pytest
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import parse_flags
-from jetraft.api.config.options import Options
+from jetraft.api.options.options import Options
 from tests.harness.certificates import Authority
 
 PIN = "7f83b1657ff1fc53b92dc18148a1d65dfc2d4b1fa3d677284addd200126d9069"

@@ -7,11 +7,11 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
+from jetraft.api.options.origins import OriginError, check_origin, host_and_port, parse_origin
+from jetraft.api.options.websocket import HANDSHAKE_TIMEOUT_NS, Cookies, WebSocketOptions
 from jetraft.api.plane.reasons import TEXTS, Reason
 from jetraft.api.websocket.closing import WITHOUT_FRAME, close_frames
 from jetraft.api.websocket.facts import with_cookies
-from jetraft.api.websocket.options import HANDSHAKE_TIMEOUT_NS, Cookies, WebSocketOptions
-from jetraft.api.websocket.origins import OriginError, check_origin, host_and_port, parse_origin
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, cookies_of, judge_upgrade
 from tests.harness.raw_websocket import KEY
 

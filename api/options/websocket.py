@@ -3,8 +3,8 @@
 import attrs
 
 from jetraft.api.auth.secret import Secret
-from jetraft.api.tls.options import TlsOptions
-from jetraft.api.websocket.origins import Origin
+from jetraft.api.options.origins import Origin
+from jetraft.api.options.tls import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 
 HANDSHAKE_TIMEOUT_NS = 5 * NS_PER_S  # nats-server waits for ever

@@ -4,9 +4,9 @@ import attrs
 
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.auth.secret import Secret
-from jetraft.api.interfaces import join_host_port
-from jetraft.api.leafnodes.compression import DEFAULT, OFF, Compression
-from jetraft.api.tls.options import TlsOptions
+from jetraft.api.options.compression import DEFAULT, OFF, Compression
+from jetraft.api.options.interfaces import join_host_port
+from jetraft.api.options.tls import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

@@ -14,10 +14,10 @@ from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
-from jetraft.api.http_gateway.options import HttpGatewayOptions
-from jetraft.api.leafnodes.options import LeafOptions
-from jetraft.api.tls.options import TlsOptions
-from jetraft.api.websocket.options import WebSocketOptions
+from jetraft.api.options.http_gateway import HttpGatewayOptions
+from jetraft.api.options.leafnodes import LeafOptions
+from jetraft.api.options.tls import TlsOptions
+from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT

@@ -2,7 +2,7 @@
 
 import attrs
 
-from jetraft.api.tls.options import TlsOptions
+from jetraft.api.options.tls import TlsOptions
 
 
 @attrs.frozen(kw_only=True)

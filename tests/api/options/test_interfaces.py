@@ -4,8 +4,8 @@ from importlib import import_module
 
 import pytest
 
-from jetraft.api import interfaces
-from jetraft.api.interfaces import (
+from jetraft.api.options import interfaces
+from jetraft.api.options.interfaces import (
     advertised,
     client_ip,
     interface_addresses,
