@@ -5,7 +5,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.api.auth.verdicts import Credentials
+from jetraft.api.credentials.verdicts import Credentials
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

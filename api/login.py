@@ -13,9 +13,11 @@ import attrs
 from jetraft.api.auth.authenticator import Authenticator
 from jetraft.api.auth.granting import Grants
 from jetraft.api.auth.hashing import PasswordChecks
-from jetraft.api.auth.nkeys import signed, signed_by_one
-from jetraft.api.auth.rules import AuthRules, CalloutRules
-from jetraft.api.auth.verdicts import (
+from jetraft.api.auth.verifying import Verifications
+from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.credentials.nkeys import signed, signed_by_one
+from jetraft.api.credentials.rules import AuthRules, CalloutRules
+from jetraft.api.credentials.verdicts import (
     ConnectionFacts,
     Credentials,
     LoginRefusal,
@@ -24,9 +26,7 @@ from jetraft.api.auth.verdicts import (
     Verdict,
     log_refusal,
 )
-from jetraft.api.auth.verifying import Verifications
-from jetraft.api.auth.violations import texts
-from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.credentials.violations import texts
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
@@ -41,10 +41,10 @@ from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
     from jetraft.api.auth.callouts import Callouts
-    from jetraft.api.auth.claims import AccountClaims
     from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.registry import AccountRegistry
-    from jetraft.api.auth.trust import Eviction
+    from jetraft.api.credentials.claims import AccountClaims
+    from jetraft.api.credentials.trust import Eviction
 
 PROTOCOLS: Final = (0, 1)
 AUTHORIZATION_VIOLATION: Final = b"-ERR 'Authorization Violation'\r\n"
@@ -294,7 +294,7 @@ class Logins:
 
     def account_changed(self, before: "AccountClaims | None", account: "AccountClaims | None") -> None:
         """An account has another token, or none: its connections have what that says at once, or end."""
-        from jetraft.api.auth.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
+        from jetraft.api.credentials.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
 
         changed = account or before
         assert changed is not None

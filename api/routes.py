@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from jetraft.api.auth.granting import build
-from jetraft.api.auth.permissions import Permissions, SubjectRules
+from jetraft.api.credentials.permissions import Permissions, SubjectRules
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane._routes import piece_end
 from jetraft.api.session import Sessions

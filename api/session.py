@@ -17,9 +17,9 @@ import orjson
 
 from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.auth.deadlines import AuthDeadlines
-from jetraft.api.auth.rules import STANDARD, WEBSOCKET
-from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.connect import ConnectOptions
+from jetraft.api.credentials.rules import STANDARD, WEBSOCKET
+from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.options.interfaces import join_host_port, split_host_port
 from jetraft.api.options.options import Options
 from jetraft.api.plane.reasons import SLOW, TEXTS, Reason

@@ -11,9 +11,9 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
-from jetraft.api.auth.secret import Secret
-from jetraft.api.auth.verdicts import (
+from jetraft.api.credentials.rules import AuthRules, NkeyUser, PasswordUser
+from jetraft.api.credentials.secret import Secret
+from jetraft.api.credentials.verdicts import (
     REDACTED,
     ConnectionFacts,
     Credentials,

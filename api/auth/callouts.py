@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from jetraft.api.auth.callout import SUBJECT, Asked, Question, judge_answer, without_asking
-from jetraft.api.auth.rules import AuthRules, CalloutRules
-from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
+from jetraft.api.credentials.callout import SUBJECT, Asked, Question, judge_answer, without_asking
+from jetraft.api.credentials.rules import AuthRules, CalloutRules
+from jetraft.api.credentials.sealing import SealError
+from jetraft.api.credentials.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.options.interfaces import payer_of
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import Session, Sessions
@@ -34,7 +34,7 @@ from jetraft.store.model.versioning import SERVER_VERSION
 if TYPE_CHECKING:
     from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.registry import AccountRegistry
-    from jetraft.api.auth.sealing import SealingKeys
+    from jetraft.api.credentials.sealing import SealingKeys
 
 IN_FLIGHT_MAX: Final = 1024
 ADDRESS_MAX: Final = 256
@@ -107,7 +107,7 @@ class Callouts:
     def _sealer(self, rules: CalloutRules) -> "SealingKeys | None":
         """The key that seals requests to a service; None: they are not sealed."""
         if rules.xkey and rules.xkey not in self._sealers:
-            from jetraft.api.auth.sealing import SealingKeys  # noqa: PLC0415  only where a key is given
+            from jetraft.api.credentials.sealing import SealingKeys  # noqa: PLC0415  only where a key is given
 
             self._sealers[rules.xkey] = SealingKeys.new(rules.xkey)
         return self._sealers.get(rules.xkey)

@@ -17,15 +17,15 @@ import attrs
 import orjson
 import trio
 
-from jetraft.api.auth.claim_fields import TokenError, items
-from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.lookups import AccountLookups
-from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
 from jetraft.api.auth.token_source import TokenSource
-from jetraft.api.auth.tokens import InvalidClaimsError, decode_token
+from jetraft.api.credentials.claim_fields import TokenError, items
+from jetraft.api.credentials.claims import AccountClaims
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.tokens import InvalidClaimsError, decode_token
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import ResolverOptions
 from jetraft.api.turns.outbox import PlaneOutbox

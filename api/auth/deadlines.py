@@ -6,7 +6,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from jetraft.api.auth.verdicts import USER_EXPIRED
+from jetraft.api.credentials.verdicts import USER_EXPIRED
 from jetraft.api.plane.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, Clock
 

@@ -6,7 +6,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from jetraft.api.auth.permissions import Permissions
+from jetraft.api.credentials.permissions import Permissions
 from jetraft.api.plane._permissions import UserPermissions
 
 QUEUE_WORDS: Final = 2  # "subject queue"

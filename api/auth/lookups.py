@@ -12,12 +12,12 @@ from typing import Final
 import attrs
 import trio
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_source import AccountLookupError, TokenSource
-from jetraft.api.auth.verdicts import LoginRefusal, Outcome
 from jetraft.api.auth.verifying import Verifications, Work
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.verdicts import LoginRefusal, Outcome
 from jetraft.api.logs.logger import Logger
 from jetraft.store.model.clock import NS_PER_S, Clock
 

@@ -6,11 +6,11 @@ not there yet is made up, so that its users can push it, as with nats-server.
 
 from pathlib import Path
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_directory import TokenDirectory
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import AccountClaims
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import TrustOptions
 from jetraft.store.model.clock import NS_PER_S

@@ -7,11 +7,11 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import AccountClaims, account_claims
-from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.tokens import decode_token
-from jetraft.api.auth.trust import TokenJudge, TrustRules
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import AccountClaims, account_claims
+from jetraft.api.credentials.nkeys import signed
+from jetraft.api.credentials.tokens import decode_token
+from jetraft.api.credentials.trust import TokenJudge, TrustRules
 from jetraft.api.options.options import JetStreamAccounts
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.api.auth.nkeys import PREFIX_SERVER, PREFIX_USER, key_text
+from jetraft.api.credentials.nkeys import PREFIX_SERVER, PREFIX_USER, key_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import trio
 
-from jetraft.api.auth.claims import AccountClaims
+from jetraft.api.credentials.claims import AccountClaims
 from jetraft.api.exchange.admission import Admission, RefusedImport
 from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.exchange.values import Sharing

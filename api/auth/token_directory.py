@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.auth.nkeys import is_account_key
-from jetraft.api.auth.tokens import TOKEN_BYTES_MAX
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.tokens import TOKEN_BYTES_MAX
 from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 SUFFIX: Final = ".jwt"

@@ -18,7 +18,7 @@ import h11
 import trio
 
 from jetraft.api.auth.token_source import AccountLookupError
-from jetraft.api.auth.tokens import TOKEN_BYTES_MAX
+from jetraft.api.credentials.tokens import TOKEN_BYTES_MAX
 from jetraft.api.options.options import ResolverOptions
 from jetraft.api.options.tls import TlsOptions
 from jetraft.api.tls.suites import CIPHERS

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.config.authorization import AnyUser, permissions, settled, users, with_default
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
@@ -20,6 +19,7 @@ from jetraft.api.config.imports import imports
 from jetraft.api.config.mappings import limits, mappings
 from jetraft.api.config.message_trace import message_trace
 from jetraft.api.config.values import boolean, integer
+from jetraft.api.credentials.nkeys import is_account_key
 from jetraft.api.exchange.rules import SharingError, check_sharing
 from jetraft.api.exchange.values import Sharing
 from jetraft.api.options.options import AccountOptions

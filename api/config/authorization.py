@@ -9,14 +9,14 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.auth.nkeys import public_user_key
-from jetraft.api.auth.permissions import Permissions, ResponseRules, SubjectRules
-from jetraft.api.auth.rules import CONNECTION_TYPES, NkeyUser, PasswordUser
-from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
+from jetraft.api.credentials.nkeys import public_user_key
+from jetraft.api.credentials.permissions import Permissions, ResponseRules, SubjectRules
+from jetraft.api.credentials.rules import CONNECTION_TYPES, NkeyUser, PasswordUser
+from jetraft.api.credentials.secret import Secret
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.subject import valid_subject
 

@@ -6,11 +6,11 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from jetraft.api.auth.nkeys import is_account_key
-from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
-from jetraft.api.auth.secret import Secret
 from jetraft.api.config.flags import FlagError
 from jetraft.api.config.queues import server_limits
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.rules import AuthRules, NkeyUser, PasswordUser
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.options.options import (
     CLUSTER_BULK_BYTES_PER_S,

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jetraft.api.auth.nkeys import is_account_key
-from jetraft.api.auth.rules import AuthRules, CalloutRules
-from jetraft.api.auth.sealing import is_curve_key
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.values import text
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.rules import AuthRules, CalloutRules
+from jetraft.api.credentials.sealing import is_curve_key
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from jetraft.api.auth.secret import Secret
-from jetraft.api.auth.seeds import SeedError, UserKey
 from jetraft.api.config.authorization import subjects
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
@@ -16,6 +14,8 @@ from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import boolean, duration_ns, secret_text, signed_duration_ns, text
+from jetraft.api.credentials.secret import Secret
+from jetraft.api.credentials.seeds import SeedError, UserKey
 from jetraft.api.options.leafnodes import DEFAULT_LEAF_PORT, LeafProxy, RemoteOptions, RemoteUrl
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted

@@ -7,9 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jetraft.api.auth.nkeys import public_user_key
-from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
-from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression
@@ -17,6 +14,9 @@ from jetraft.api.config.grammar import Table
 from jetraft.api.config.leaf_remotes import remotes, tls
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, signed_duration_ns, text
 from jetraft.api.config.without_effect import write_timeout
+from jetraft.api.credentials.nkeys import public_user_key
+from jetraft.api.credentials.rules import AuthRules, NkeyUser, PasswordUser
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT

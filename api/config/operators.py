@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims, user_claims
-from jetraft.api.auth.nkeys import is_account_key, is_operator_key
-from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, decode_token
-from jetraft.api.auth.trust import TrustRules
 from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.resolvers import url_resolver
 from jetraft.api.config.values import texts
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import AccountClaims, OperatorClaims, account_claims, operator_claims, user_claims
+from jetraft.api.credentials.nkeys import is_account_key, is_operator_key
+from jetraft.api.credentials.tokens import TOKEN_BYTES_MAX, decode_token
+from jetraft.api.credentials.trust import TrustRules
 from jetraft.api.options.options import ResolverOptions, TrustOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.versioning import SERVER_VERSION

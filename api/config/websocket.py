@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jetraft.api.auth.rules import AuthRules
-from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, host_port, integer, pairs, secret_text, text, texts
+from jetraft.api.credentials.rules import AuthRules
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.options.options import RANDOM_PORT
 from jetraft.api.options.origins import OriginError, allowed_origin
 from jetraft.api.options.websocket import Cookies, WebSocketOptions

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from jetraft.api.auth.granting import entries_of
-from jetraft.api.auth.permissions import Permissions
+from jetraft.api.credentials.permissions import Permissions
 from jetraft.api.leafnodes.handshake import HubInfo
 from jetraft.api.options.leafnodes import RemoteOptions
 from jetraft.api.plane._permissions import UserPermissions

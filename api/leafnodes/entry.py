@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.auth.authenticator import Authenticator
-from jetraft.api.auth.nkeys import signed, signed_by_one
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, Verdict
 from jetraft.api.connect import credentials_of
+from jetraft.api.credentials.nkeys import signed, signed_by_one
+from jetraft.api.credentials.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, Verdict
 from jetraft.api.exchange.setup import nobody
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
@@ -20,10 +20,10 @@ from jetraft.store.model.gosyntax import go_quote
 
 if TYPE_CHECKING:
     from jetraft.api.auth.callouts import Callouts
-    from jetraft.api.auth.claims import AccountClaims
     from jetraft.api.auth.lookups import AccountLookups
-    from jetraft.api.auth.rules import CalloutRules
-    from jetraft.api.auth.trust import Eviction
+    from jetraft.api.credentials.claims import AccountClaims
+    from jetraft.api.credentials.rules import CalloutRules
+    from jetraft.api.credentials.trust import Eviction
 
 Done = Callable[[Verdict | LoginRefusal], None]
 LEAFNODE: Final = "LEAFNODE"
@@ -133,7 +133,7 @@ class LeafEntry:
         account: str, claims: "AccountClaims | None", links: Iterable[LeafLink], unix_ns: int
     ) -> "list[tuple[LeafLink, Verdict | Eviction]]":
         """The verdicts on the accepted leaf nodes of an account from now on; the oldest of too many may stay."""
-        from jetraft.api.auth.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
+        from jetraft.api.credentials.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
 
         found: list[tuple[LeafLink, Verdict | Eviction]] = []
         kept = 0

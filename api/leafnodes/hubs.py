@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from jetraft.api.auth.seeds import SeedError, UserCredentials, UserKey
+from jetraft.api.credentials.seeds import SeedError, UserCredentials, UserKey
 from jetraft.api.leafnodes.admission import of_remote, own_domain
 from jetraft.api.leafnodes.handshake import HandshakeError, HubInfo, LeafPeer, OwnNames, info_of
 from jetraft.api.leafnodes.link import LeafLink

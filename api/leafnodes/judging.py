@@ -9,9 +9,9 @@ from functools import partial
 import attrs
 
 from jetraft.api.auth.hashing import PasswordChecks
-from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
+from jetraft.api.credentials.rules import CalloutRules
+from jetraft.api.credentials.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.plane._plane import Plane

@@ -16,8 +16,8 @@ import attrs
 
 from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
-from jetraft.api.auth.verdicts import Credentials, LoginRefusal, Verdict, log_refusal
 from jetraft.api.auth.verifying import Verifications
+from jetraft.api.credentials.verdicts import Credentials, LoginRefusal, Verdict, log_refusal
 from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
 from jetraft.api.leafnodes.entry import LeafEntry
@@ -59,7 +59,7 @@ from jetraft.store.model.signal import Signal
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from jetraft.api.auth.claims import AccountClaims
+    from jetraft.api.credentials.claims import AccountClaims
 
 LINKS_MAX: Final = 4096  # with those that have not said who they are
 JETSTREAM_SPACES: Final = (b"$JS.", b"$KV.", b"$OBJ.")

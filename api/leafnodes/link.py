@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import trio
 
-from jetraft.api.auth.verdicts import Verdict
+from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
 from jetraft.api.options.compression import NOT_SUPPORTED, Compression
 from jetraft.api.options.interfaces import join_host_port

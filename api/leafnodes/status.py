@@ -6,8 +6,8 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.connect import ConnectOptions
+from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.leafnodes.handshake import LeafPeer
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink

@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 import orjson
 
-from jetraft.api.auth.verdicts import REDACTED
-from jetraft.api.auth.violations import quoted
+from jetraft.api.credentials.verdicts import REDACTED
+from jetraft.api.credentials.violations import quoted
 from jetraft.api.logs.logger import Logger
 from jetraft.api.session import Sessions
 

@@ -18,7 +18,7 @@ ALWAYS: Final[Mapping[str, Any]] = {"default_permissions": {"pub": {}, "sub": {}
 
 def claims_in(token: str) -> dict[str, Any]:
     """The claims of a token that was verified when it was taken in, in the layout of version 2."""
-    from jetraft.api.auth.version_1 import FIRST, as_version_2, version_and_kind  # noqa: PLC0415  of operators alone
+    from jetraft.api.credentials.version_1 import FIRST, as_version_2, version_and_kind  # noqa: PLC0415  of operators alone
 
     part = token.split(".")[1]
     found: dict[str, Any] = orjson.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))

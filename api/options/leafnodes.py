@@ -2,8 +2,8 @@
 
 import attrs
 
-from jetraft.api.auth.rules import AuthRules
-from jetraft.api.auth.secret import Secret
+from jetraft.api.credentials.rules import AuthRules
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.options.compression import DEFAULT, OFF, Compression
 from jetraft.api.options.interfaces import join_host_port
 from jetraft.api.options.tls import TlsOptions

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.api.arrivals import PER_ADDRESS_MAX
-from jetraft.api.auth.permissions import Permissions
-from jetraft.api.auth.rules import AuthRules
+from jetraft.api.credentials.permissions import Permissions
+from jetraft.api.credentials.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
 from jetraft.api.options.http_gateway import HttpGatewayOptions
@@ -26,7 +26,7 @@ from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.tiers import Allowance
 
 if TYPE_CHECKING:
-    from jetraft.api.auth.trust import TrustRules
+    from jetraft.api.credentials.trust import TrustRules
 
 TEXT = "text"  # nats-server's form of log lines
 LOG_FORMATS = (TEXT, "logfmt", "json")

@@ -2,7 +2,7 @@
 
 import attrs
 
-from jetraft.api.auth.secret import Secret
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.options.origins import Origin
 from jetraft.api.options.tls import TlsOptions
 from jetraft.store.model.clock import NS_PER_S

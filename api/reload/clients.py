@@ -10,10 +10,10 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.auth.rules import AuthRules
-from jetraft.api.auth.verdicts import LoginRefusal, SlowCheck, Verdict, log_refusal
-from jetraft.api.auth.violations import quoted
 from jetraft.api.connect import credentials_of
+from jetraft.api.credentials.rules import AuthRules
+from jetraft.api.credentials.verdicts import LoginRefusal, SlowCheck, Verdict, log_refusal
+from jetraft.api.credentials.violations import quoted
 from jetraft.api.login import AUTHORIZATION_VIOLATION, Logins
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason

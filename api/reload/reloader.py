@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
 
-from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
+from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.auth.permissions import Permissions, SubjectRules
+from jetraft.api.credentials.permissions import Permissions, SubjectRules
 from jetraft.api.monitor.pages import NO_PROFILES, Pages
 from jetraft.api.monitor.questions import (
     AccountzQuestion,

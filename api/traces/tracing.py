@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
-from jetraft.api.auth.violations import PUBLISH, texts
+from jetraft.api.credentials.violations import PUBLISH, texts
 from jetraft.api.traces.trace_headers import (
     ACCEPT_ENCODING,
     DEST,

@@ -10,8 +10,8 @@ from typing import Any
 import bcrypt
 import pytest
 
-from jetraft.api.auth.rules import AuthRules, PasswordUser
-from jetraft.api.auth.secret import Secret
+from jetraft.api.credentials.rules import AuthRules, PasswordUser
+from jetraft.api.credentials.secret import Secret
 from jetraft.api.login import build_authenticator
 from jetraft.api.options.options import Options
 from jetraft.api.session import ServerIdentity, Sessions

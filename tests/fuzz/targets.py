@@ -16,16 +16,16 @@ import attrs
 import h11
 import orjson
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
-from jetraft.api.auth.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text
-from jetraft.api.auth.tokens import Token, decode_token
-from jetraft.api.auth.version_1 import as_version_2, version_and_kind
 from jetraft.api.config.blocks import apply_all
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.file import TOP
 from jetraft.api.config.grammar import ConfigError, Parser
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import account_claims, operator_claims, user_claims
+from jetraft.api.credentials.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text
+from jetraft.api.credentials.tokens import Token, decode_token
+from jetraft.api.credentials.version_1 import as_version_2, version_and_kind
 from jetraft.api.http_gateway.requests import RefusedRequestError, asked_by, login_of
 from jetraft.api.leafnodes.handshake import HandshakeError, connect_of, info_of
 from jetraft.api.leafnodes.link import LeafLink

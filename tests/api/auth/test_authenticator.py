@@ -5,9 +5,9 @@ import bcrypt
 import pytest
 
 from jetraft.api.auth.authenticator import Authenticator
-from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
-from jetraft.api.auth.secret import Secret
-from jetraft.api.auth.verdicts import (
+from jetraft.api.credentials.rules import AuthRules, NkeyUser, PasswordUser
+from jetraft.api.credentials.secret import Secret
+from jetraft.api.credentials.verdicts import (
     ConnectionFacts,
     Credentials,
     LoginRefusal,

@@ -29,7 +29,7 @@ LIBRARIES = """
     typer zipfile
 """
 OPTIONAL = """
-    jetraft.api.auth.claims jetraft.api.auth.tokens jetraft.api.auth.version_1 jetraft.api.callouts
+    jetraft.api.credentials.claims jetraft.api.credentials.tokens jetraft.api.credentials.version_1 jetraft.api.callouts
     jetraft.api.claims_service
     jetraft.api.config.file jetraft.api.leafnodes.leafnodes jetraft.api.monitor.http jetraft.api.tls.clients
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine

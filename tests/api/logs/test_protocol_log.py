@@ -2,7 +2,7 @@
 
 import pytest
 
-from jetraft.api.auth.verdicts import REDACTED
+from jetraft.api.credentials.verdicts import REDACTED
 from jetraft.api.logs.protocol_log import received, told
 
 

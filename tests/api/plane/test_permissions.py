@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.api.auth.granting import build
-from jetraft.api.auth.permissions import Permissions, ResponseRules, SubjectRules
-from jetraft.api.auth.violations import PUBLISH, REPLY, SUBSCRIBE, texts
 from jetraft.api.connect import ConnectOptions
+from jetraft.api.credentials.permissions import Permissions, ResponseRules, SubjectRules
+from jetraft.api.credentials.violations import PUBLISH, REPLY, SUBSCRIBE, texts
 from jetraft.api.plane._plane import Plane
 
 Violation = tuple[int, str, str]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.connect import ConnectOptions
+from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.options.options import AccountOptions, Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.session import ServerIdentity, Session, Sessions

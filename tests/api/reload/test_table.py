@@ -5,9 +5,9 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.api.auth.rules import AuthRules, CalloutRules, PasswordUser
-from jetraft.api.auth.secret import Secret
-from jetraft.api.auth.trust import TrustRules
+from jetraft.api.credentials.rules import AuthRules, CalloutRules, PasswordUser
+from jetraft.api.credentials.secret import Secret
+from jetraft.api.credentials.trust import TrustRules
 from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.options.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
 from jetraft.api.options.tls import TlsOptions

@@ -5,9 +5,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.auth.callout import Asked, Question, judge_answer, without_asking
-from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.verdicts import ConnectionFacts, LoginRefusal, Verdict
+from jetraft.api.credentials.callout import Asked, Question, judge_answer, without_asking
+from jetraft.api.credentials.rules import CalloutRules
+from jetraft.api.credentials.verdicts import ConnectionFacts, LoginRefusal, Verdict
 from jetraft.store.model.clock import NS_PER_S
 from tests.doubles.callout_service import answer, read, user_token
 from tests.harness.tokens import Keys

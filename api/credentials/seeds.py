@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.auth.nkeys import CRC_BYTES, KEY_BYTES, PREFIX_USER, key_text
+from jetraft.api.credentials.nkeys import CRC_BYTES, KEY_BYTES, PREFIX_USER, key_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

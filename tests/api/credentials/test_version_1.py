@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
-from jetraft.api.auth.tokens import decode_token
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import account_claims, operator_claims, user_claims
+from jetraft.api.credentials.tokens import decode_token
 from tests.harness.tokens import (
     HEADER,
     HEADER_1,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import account_claims
-from jetraft.api.auth.tokens import decode_token
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import account_claims
+from jetraft.api.credentials.tokens import decode_token
 from jetraft.api.exchange.admission import Admission
 from jetraft.api.exchange.values import Activation, Export, Import, LatencySampling, Sharing, SharingKind
 from tests.harness.tokens import Keys, TokenOperator, claims_of

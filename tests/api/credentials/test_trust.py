@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from jetraft.api.auth.claims import AccountClaims, account_claims, operator_claims, user_claims
-from jetraft.api.auth.conditions import Conditions, TimeRange, conditions_of
-from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.templates import TemplateError, fill_rights
-from jetraft.api.auth.tokens import decode_token
-from jetraft.api.auth.trust import TokenJudge, TrustRules
-from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
+from jetraft.api.credentials.claims import AccountClaims, account_claims, operator_claims, user_claims
+from jetraft.api.credentials.conditions import Conditions, TimeRange, conditions_of
+from jetraft.api.credentials.nkeys import signed
+from jetraft.api.credentials.templates import TemplateError, fill_rights
+from jetraft.api.credentials.tokens import decode_token
+from jetraft.api.credentials.trust import TokenJudge, TrustRules
+from jetraft.api.credentials.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
 from jetraft.store.model.clock import NS_PER_S
 from tests.harness.tokens import Keys, TokenAccount, TokenOperator, TokenUser, scope
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.auth.callout import without_asking
-from jetraft.api.auth.claim_fields import TokenError
-from jetraft.api.auth.claims import NO_RIGHTS, user_claims
-from jetraft.api.auth.permissions import least
-from jetraft.api.auth.templates import TemplateError, fill_rights
-from jetraft.api.auth.tokens import decode_token
-from jetraft.api.auth.verdicts import (
+from jetraft.api.credentials.callout import without_asking
+from jetraft.api.credentials.claim_fields import TokenError
+from jetraft.api.credentials.claims import NO_RIGHTS, user_claims
+from jetraft.api.credentials.permissions import least
+from jetraft.api.credentials.templates import TemplateError, fill_rights
+from jetraft.api.credentials.tokens import decode_token
+from jetraft.api.credentials.verdicts import (
     USER_EXPIRED,
     ConnectionFacts,
     Credentials,
@@ -29,7 +29,7 @@ from jetraft.store.model.clock import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jetraft.api.auth.claims import AccountClaims, OperatorClaims, Rights, UserClaims
+    from jetraft.api.credentials.claims import AccountClaims, OperatorClaims, Rights, UserClaims
 
     AccountOf = Callable[[str], AccountClaims | None]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.auth.permissions import NO_LIMIT, Permissions
-from jetraft.api.auth.rules import STANDARD
+from jetraft.api.credentials.permissions import NO_LIMIT, Permissions
+from jetraft.api.credentials.rules import STANDARD
 from jetraft.store.model.events import CLIENT_REFUSED
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
-    from jetraft.api.auth.claims import UserClaims
+    from jetraft.api.credentials.claims import UserClaims
 
 USER_EXPIRED: Final = b"-ERR 'User Authentication Expired'\r\n"
 REDACTED: Final = "[REDACTED]"

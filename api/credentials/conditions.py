@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 
-from jetraft.api.auth.claim_fields import TokenError, string, strings, tables
-from jetraft.api.auth.rules import CONNECTION_TYPES
+from jetraft.api.credentials.claim_fields import TokenError, string, strings, tables
+from jetraft.api.credentials.rules import CONNECTION_TYPES
 
 NETWORKS_MAX: Final = 1000
 LOCAL: Final = ""  # the server's own time zone

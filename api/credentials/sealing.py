@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.auth.nkeys import PREFIX_CURVE, key_text, public_key
+from jetraft.api.credentials.nkeys import PREFIX_CURVE, key_text, public_key
 
 if TYPE_CHECKING:
     from nacl.public import PrivateKey, PublicKey

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 import attrs
 
-from jetraft.api.auth.permissions import Permissions
-from jetraft.api.auth.secret import Secret
+from jetraft.api.credentials.permissions import Permissions
+from jetraft.api.credentials.secret import Secret
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 STANDARD = "STANDARD"

@@ -10,8 +10,8 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.auth.claims import ENTRIES_MAX, AccountClaims, Rights, UserClaims
-from jetraft.api.auth.permissions import Permissions, SubjectRules
+from jetraft.api.credentials.claims import ENTRIES_MAX, AccountClaims, Rights, UserClaims
+from jetraft.api.credentials.permissions import Permissions, SubjectRules
 from jetraft.store.model.subject import valid_subject
 
 NOTHING_ALLOWED: Final = ">"  # denied where all that was allowed came out invalid

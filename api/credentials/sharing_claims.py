@@ -7,9 +7,9 @@ whether their signer is one of the exporter's, is asked when the import is (api/
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jetraft.api.auth.claim_fields import TokenError, flag, integer, string, table, tables
-from jetraft.api.auth.nkeys import is_account_key
-from jetraft.api.auth.tokens import Token, decode_token
+from jetraft.api.credentials.claim_fields import TokenError, flag, integer, string, table, tables
+from jetraft.api.credentials.nkeys import is_account_key
+from jetraft.api.credentials.tokens import Token, decode_token
 from jetraft.api.exchange.transforms import choices_of
 from jetraft.api.exchange.values import (
     RESPONSE_THRESHOLD_NS,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from jetraft.api.auth.claim_fields import TokenError, integer, string, strings, table, tables
-from jetraft.api.auth.permissions import NO_LIMIT
+from jetraft.api.credentials.claim_fields import TokenError, integer, string, strings, table, tables
+from jetraft.api.credentials.permissions import NO_LIMIT
 
 FIRST: Final = 1
 NEWEST: Final = 2

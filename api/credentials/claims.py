@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.auth.claim_fields import TokenError, flag, integer, items, string, strings, table
-from jetraft.api.auth.conditions import ALWAYS, Conditions, conditions_of
-from jetraft.api.auth.nkeys import PREFIX_CURVE, is_account_key, is_operator_key, public_key, public_user_key
-from jetraft.api.auth.permissions import (
+from jetraft.api.credentials.claim_fields import TokenError, flag, integer, items, string, strings, table
+from jetraft.api.credentials.conditions import ALWAYS, Conditions, conditions_of
+from jetraft.api.credentials.nkeys import PREFIX_CURVE, is_account_key, is_operator_key, public_key, public_user_key
+from jetraft.api.credentials.permissions import (
     NO_LIMIT,
     RESPONSES_EXPIRE_NS,
     RESPONSES_MAX,
@@ -22,9 +22,9 @@ from jetraft.api.auth.permissions import (
     ResponseRules,
     SubjectRules,
 )
-from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.sharing_claims import sharing_of
-from jetraft.api.auth.tokens import InvalidClaimsError, Token
+from jetraft.api.credentials.rules import CalloutRules
+from jetraft.api.credentials.sharing_claims import sharing_of
+from jetraft.api.credentials.tokens import InvalidClaimsError, Token
 from jetraft.api.exchange.values import Sharing
 from jetraft.api.traces.trace_headers import PERCENT, TraceDestination
 from jetraft.store.model.gosyntax import go_quote

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.seeds import SeedError, UserCredentials, UserKey
+from jetraft.api.credentials.nkeys import signed
+from jetraft.api.credentials.seeds import SeedError, UserCredentials, UserKey
 from tests.harness.tokens import Keys, TokenOperator
 
 

@@ -14,14 +14,14 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.api.auth.claim_fields import TokenError, integer, string, table
-from jetraft.api.auth.nkeys import (
+from jetraft.api.credentials.claim_fields import TokenError, integer, string, table
+from jetraft.api.credentials.nkeys import (
     PREFIX_ACCOUNT,
     PREFIX_OPERATOR,
     public_key,
     verified,
 )
-from jetraft.api.auth.version_1 import FIRST, as_version_2, version_and_kind
+from jetraft.api.credentials.version_1 import FIRST, as_version_2, version_and_kind
 
 TOKEN_BYTES_MAX: Final = 1 << 20  # as much as a message may have by default; an account with many imports has 100 KiB
 HEADER_BYTES_MAX: Final = 1024

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.auth.nkeys import decode_signature, public_user_key, signed
+from jetraft.api.credentials.nkeys import decode_signature, public_user_key, signed
 
 SEED = b"SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 PAIR = nkeys.from_seed(bytearray(SEED))

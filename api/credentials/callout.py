@@ -12,13 +12,13 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.api.auth.claim_fields import TokenError, string
-from jetraft.api.auth.claims import Rights, UserClaims, user_claims
-from jetraft.api.auth.nkeys import public_user_key
-from jetraft.api.auth.permissions import NO_LIMIT, Permissions, SubjectRules, least
-from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.tokens import ALGORITHM, VERSION, Token, decode_token
-from jetraft.api.auth.verdicts import ConnectionFacts, LoginRefusal, Verdict
+from jetraft.api.credentials.claim_fields import TokenError, string
+from jetraft.api.credentials.claims import Rights, UserClaims, user_claims
+from jetraft.api.credentials.nkeys import public_user_key
+from jetraft.api.credentials.permissions import NO_LIMIT, Permissions, SubjectRules, least
+from jetraft.api.credentials.rules import CalloutRules
+from jetraft.api.credentials.tokens import ALGORITHM, VERSION, Token, decode_token
+from jetraft.api.credentials.verdicts import ConnectionFacts, LoginRefusal, Verdict
 from jetraft.store.model.clock import NS_PER_S
 
 SUBJECT: Final = "$SYS.REQ.USER.AUTH"
