@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 import trio
 
-from jetraft.api.listener import ClientListener
+from jetraft.api.listeners.listener import ClientListener
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.events import SystemEvents
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S

@@ -16,7 +16,7 @@ from jetraft.api.auth.granting import build
 from jetraft.api.credentials.permissions import Permissions, SubjectRules
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane._routes import piece_end
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.turns.reactor import Reactor
 from jetraft.raft.mesh.addresses import Address, parse_route
 from jetraft.raft.mesh.detours import Detours

@@ -21,15 +21,15 @@ from jetraft.api.auth.assembly import (
     new_server_key,
 )
 from jetraft.api.auth.errors import RegistryError
+from jetraft.api.auth.login import Logins
 from jetraft.api.config.feature_flags import flag_lines
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
-from jetraft.api.listener import ClientListener, ListenError, bind, listen
-from jetraft.api.login import Logins
+from jetraft.api.listeners.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
+from jetraft.api.listeners.listener import ClientListener, ListenError, bind, listen
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
 from jetraft.api.logs.syslog import SyslogError
-from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.monitor.pages import Pages
@@ -39,7 +39,8 @@ from jetraft.api.options.tls import TlsError
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.certificates import certificates_of
 from jetraft.api.reload.reloader import Reloader
-from jetraft.api.session import ServerIdentity, Sessions
+from jetraft.api.sessions.memory import follow_memory
+from jetraft.api.sessions.session import ServerIdentity, Sessions
 from jetraft.api.startup.collector import tune_collector
 from jetraft.api.startup.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.startup.late_imports import load_the_rest
@@ -48,7 +49,6 @@ from jetraft.api.startup.start_files import StartFiles, StartFilesError
 from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
-from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.traces.latency import Latencies
 from jetraft.api.traces.tracing import Tracer
 from jetraft.api.turns.clock import SystemClock
@@ -415,7 +415,7 @@ def join_nodes(server: Server) -> tuple[Any, Any]:
     """The routes of a member of a cluster, and what makes limits of accounts hold for that; None for another server."""
     if server.mesh is None:
         return None, None
-    from jetraft.api.cluster_limits import ClusterLimits  # noqa: PLC0415  servers that stand alone have none
+    from jetraft.api.auth.cluster_limits import ClusterLimits  # noqa: PLC0415  servers that stand alone have none
     from jetraft.api.routes import Routes  # noqa: PLC0415
 
     assert server.options.cluster is not None
@@ -449,7 +449,7 @@ async def tell_when_cut_off(server: Server) -> None:
     """Have clients reconnect elsewhere while this node reaches no majority, where that is configured."""
     if server.mesh is None:
         return
-    from jetraft.api.cut_off import CutOffClients  # noqa: PLC0415  only members of a cluster
+    from jetraft.api.sessions.cut_off import CutOffClients  # noqa: PLC0415  only members of a cluster
 
     def is_wanted() -> bool:
         cluster = server.sessions.options.cluster

@@ -1,7 +1,7 @@
-"""Users that may connect, and what they may do.
+"""Who is this client, and what may it do?
 
 The core (`authenticator`) judges a CONNECT from the rules of the configuration and the facts of the connection and
-returns a value: a verdict, a refusal, or a password to be hashed first. The shells around it hash in threads
-(`hashing`) and close connections that do not name themselves in time (`deadlines`). Nothing here touches a socket, and
-no secret is in a text that this package makes.
+returns a value: a verdict, a refusal, or a password to be hashed first. The shells around it (`login`) hash in threads
+(`hashing`), look tokens up and ask a callout service. Nothing here touches a socket, and no secret is in a text that this
+package makes.
 """

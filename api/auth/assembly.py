@@ -5,12 +5,12 @@ Servers that have neither load none of it.
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
+from jetraft.api.auth.login import Logins
 from jetraft.api.exchange.setup import SharedAccounts
-from jetraft.api.login import Logins
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import Options
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import Clock
 

@@ -21,7 +21,7 @@ from jetraft.api.credentials.sealing import SealError
 from jetraft.api.credentials.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.options.interfaces import payer_of
 from jetraft.api.plane._plane import Plane
-from jetraft.api.session import Session, Sessions
+from jetraft.api.sessions.session import Session, Sessions
 from jetraft.api.tls.facts import TlsState
 from jetraft.api.turns.outbox import PlaneOutbox, PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.auth.claims_service import COMPARE, ClaimsService
+from jetraft.api.auth.login import Logins
 from jetraft.api.auth.opening import directory_of
 from jetraft.api.auth.peer_lookup import PeerSource
 from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.credentials.claims import AccountClaims
-from jetraft.api.login import Logins
 from jetraft.api.options.options import ResolverOptions
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor

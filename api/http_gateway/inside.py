@@ -9,11 +9,11 @@ import attrs
 import trio
 
 from jetraft.api.http_gateway.requests import RefusedRequestError
-from jetraft.api.session import Session
+from jetraft.api.sessions.session import Session
 
 if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
     from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.listener import ClientListener, ListenError, bind
+from jetraft.api.listeners.listener import ClientListener, ListenError, bind
 from jetraft.api.options.interfaces import join_host_port
 
 if TYPE_CHECKING:
     import ssl
 
+    from jetraft.api.listeners.assembly import ListenerParts
     from jetraft.api.options.options import Options
     from jetraft.api.options.tls import TlsOptions
-    from jetraft.api.tls.assembly import ListenerParts
 
 
 def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientListener]:

@@ -13,7 +13,6 @@ import attrs
 import h11
 import trio
 
-from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.client import GatewayClient
 from jetraft.api.http_gateway.inside import InsideDoor
 from jetraft.api.http_gateway.requests import (
@@ -26,7 +25,8 @@ from jetraft.api.http_gateway.requests import (
     problem,
     reply_of,
 )
-from jetraft.api.listener import ClientListener
+from jetraft.api.listeners.address_share import AddressShare
+from jetraft.api.listeners.listener import ClientListener
 
 if TYPE_CHECKING:
     import socket

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting, secrets_of, store_limits_of
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import Options
-from jetraft.api.session import ServerIdentity
+from jetraft.api.sessions.session import ServerIdentity
 from jetraft.api.startup.banner import jetstream_banner
 from jetraft.api.startup.start_errors import StartError, cannot_start, first_of
 from jetraft.api.system.head import ClientDirectory

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handler_of

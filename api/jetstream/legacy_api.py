@@ -21,7 +21,7 @@ from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:
-    from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.auth.accounts import LiveAccounts
     from jetraft.api.plane._plane import Plane
     from jetraft.cluster.capture._capture import Capture
     from jetraft.cluster.ports import Outbox, Outboxes

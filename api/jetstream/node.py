@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream.figures import collect
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks

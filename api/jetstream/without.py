@@ -14,7 +14,7 @@ from random import Random
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream.gateway import ApiGateway
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.turns.outbox import PlaneOutboxes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import trio
 
-from jetraft.api.arrivals import ArrivalPlaces
+from jetraft.api.auth.login import Logins
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import OwnNames
 from jetraft.api.leafnodes.leafnodes import Leafnodes
@@ -17,16 +17,16 @@ from jetraft.api.leafnodes.names import DomainNames
 from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
-from jetraft.api.listener import bind, listen
-from jetraft.api.login import Logins
+from jetraft.api.listeners.assembly import ListenerParts, serve_handshakes
+from jetraft.api.listeners.listener import bind, listen
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import ServerIdentity
-from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
+from jetraft.api.sessions.arrivals import ArrivalPlaces
+from jetraft.api.sessions.session import ServerIdentity
 from jetraft.api.tls.facts import info_fields
 from jetraft.api.turns.reactor import ClosedHandler, Reactor
 from jetraft.store.model.clock import Clock

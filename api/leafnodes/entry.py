@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.auth.authenticator import Authenticator
-from jetraft.api.connect import credentials_of
 from jetraft.api.credentials.nkeys import signed, signed_by_one
 from jetraft.api.credentials.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, Verdict
 from jetraft.api.exchange.setup import nobody
@@ -14,6 +13,7 @@ from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, TOO_MANY, err, version_of
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import credentials_of
 from jetraft.api.tls.facts import mapped_user
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote

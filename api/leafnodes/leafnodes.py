@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
+from jetraft.api.auth.login import reason_of
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.credentials.verdicts import Credentials, LoginRefusal, Verdict, log_refusal
 from jetraft.api.leafnodes.accepting import AcceptedSide
@@ -41,13 +41,13 @@ from jetraft.api.leafnodes.texts import (
     VIOLATION_DELAY_NS,
     err,
 )
-from jetraft.api.login import reason_of
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import TEXTS, Reason
-from jetraft.api.session import new_nonce
+from jetraft.api.sessions.deadlines import AuthDeadlines
+from jetraft.api.sessions.session import new_nonce
 from jetraft.api.tls.clients import TlsClients
 from jetraft.api.tls.facts import TlsState
 from jetraft.api.turns.reactor import Reactor

@@ -8,9 +8,9 @@ from functools import partial
 import attrs
 import trio
 
-from jetraft.api.arrivals import ArrivalPlaces
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.options.interfaces import client_ip
+from jetraft.api.sessions.arrivals import ArrivalPlaces
 from jetraft.api.turns.reactor import Reactor
 
 ACCEPT_RETRY_S = 0.1  # the pause when the process is out of descriptors

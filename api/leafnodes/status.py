@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.leafnodes.handshake import LeafPeer
 from jetraft.api.leafnodes.leafnodes import Leafnodes
@@ -15,7 +14,8 @@ from jetraft.api.leafnodes.packing import shown
 from jetraft.api.monitor.steps import Steps
 from jetraft.api.monitor.subjects import subscriptions_of, texts
 from jetraft.api.plane._plane import Plane
-from jetraft.api.session import Session
+from jetraft.api.sessions.connect import ConnectOptions
+from jetraft.api.sessions.session import Session
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gojson import number

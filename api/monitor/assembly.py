@@ -15,10 +15,10 @@ from jetraft.api.monitor.varz import LeafStatus, Varz
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.auth.accounts import LiveAccounts
     from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.routes import Routes
-    from jetraft.api.session import ServerIdentity, Sessions
+    from jetraft.api.sessions.session import ServerIdentity, Sessions
     from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 

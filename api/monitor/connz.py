@@ -15,7 +15,7 @@ from jetraft.api.monitor.values import page_limit, uptime_text
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import TEXTS
-from jetraft.api.session import Closed, Session, Sessions
+from jetraft.api.sessions.session import Closed, Session, Sessions
 from jetraft.api.tls.facts import connz_fields
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_duration, format_time

@@ -20,9 +20,9 @@ import attrs
 import h11
 import trio
 
-from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.requests import is_framed_twice
-from jetraft.api.listener import listen
+from jetraft.api.listeners.address_share import AddressShare
+from jetraft.api.listeners.listener import listen
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 from jetraft.api.monitor.steps import Pace, Steps, TooLargeError
 from jetraft.api.monitor.web_request import BODY_BYTES_MAX, Answerer, Feed, MonitorSite, WebRequest

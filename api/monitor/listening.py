@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.listener import ListenError, bind
+from jetraft.api.listeners.listener import ListenError, bind
 from jetraft.api.startup.start_errors import MONITOR_ERROR
 
 if TYPE_CHECKING:
+    from jetraft.api.listeners.assembly import ListenerParts
     from jetraft.api.monitor.http import MonitorServer
     from jetraft.api.monitor.pages import Pages
     from jetraft.api.options.options import Options
-    from jetraft.api.tls.assembly import ListenerParts
 
 
 def open_monitor(options: Options, pages: Pages, parts: ListenerParts) -> MonitorServer | None:

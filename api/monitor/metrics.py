@@ -19,7 +19,7 @@ from jetraft.api.monitor.questions import MetricsQuestion
 from jetraft.api.monitor.steps import ROWS_PER_STEP, Steps
 from jetraft.api.monitor.values import resident_bytes
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import ServerIdentity, Sessions
+from jetraft.api.sessions.session import ServerIdentity, Sessions
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.histogram import LatencyStatistics

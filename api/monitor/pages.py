@@ -39,7 +39,7 @@ from jetraft.api.monitor.stacks import stacks
 from jetraft.api.monitor.steps import Steps, json_parts
 from jetraft.api.monitor.subsz import Subsz
 from jetraft.api.monitor.varz import JetStreamFigures, LeafStatus, Varz
-from jetraft.api.session import ServerIdentity
+from jetraft.api.sessions.session import ServerIdentity
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 

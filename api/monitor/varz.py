@@ -19,7 +19,7 @@ from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.steps import Steps, in_steps
 from jetraft.api.monitor.values import resident_bytes, uptime_text
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import ServerIdentity, Session, Sessions
+from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S, Clock

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.api.arrivals import PER_ADDRESS_MAX
 from jetraft.api.credentials.permissions import Permissions
 from jetraft.api.credentials.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
@@ -18,6 +17,7 @@ from jetraft.api.options.http_gateway import HttpGatewayOptions
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.options.tls import TlsOptions
 from jetraft.api.options.websocket import WebSocketOptions
+from jetraft.api.sessions.arrivals import PER_ADDRESS_MAX
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -196,7 +196,7 @@ class Options:
     max_pending_bytes: int = MAX_PENDING_BYTES
     max_unread_bytes: int = 0  # of all connections together, below a memory limit (fitting.py); 0: no bound
     max_connections: int = MAX_CONNECTIONS
-    max_unauthenticated_per_address: int = PER_ADDRESS_MAX  # see api/arrivals.py; 0: no bound
+    max_unauthenticated_per_address: int = PER_ADDRESS_MAX  # see api/sessions/arrivals.py; 0: no bound
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
     max_sub_tokens: int = 0

@@ -14,11 +14,11 @@ from jetraft.api.options.tls import TlsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.listener import ClientListener
+    from jetraft.api.listeners.assembly import ListenerParts
+    from jetraft.api.listeners.listener import ClientListener
     from jetraft.api.options.options import Options
     from jetraft.api.options.tls import TlsOptions
     from jetraft.api.server import Server
-    from jetraft.api.tls.assembly import ListenerParts
     from jetraft.api.tls.clients import TlsClients
 
 
@@ -60,7 +60,7 @@ class ClientTls:
         options = new.tls
         if options is None:
             return self._turn_off
-        from jetraft.api.tls.assembly import serve_clients  # noqa: PLC0415  as above
+        from jetraft.api.listeners.assembly import serve_clients  # noqa: PLC0415  as above
         from jetraft.api.tls.material import load  # noqa: PLC0415  as above
 
         material = load(options)

@@ -10,14 +10,14 @@ from typing import Final
 
 import attrs
 
-from jetraft.api.connect import credentials_of
+from jetraft.api.auth.login import AUTHORIZATION_VIOLATION, Logins
 from jetraft.api.credentials.rules import AuthRules
 from jetraft.api.credentials.verdicts import LoginRefusal, SlowCheck, Verdict, log_refusal
 from jetraft.api.credentials.violations import quoted
-from jetraft.api.login import AUTHORIZATION_VIOLATION, Logins
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Session
+from jetraft.api.sessions.connect import credentials_of
+from jetraft.api.sessions.session import Session
 from jetraft.store.model.gosyntax import go_quote
 
 WRONG: Final = LoginRefusal("wrong secret")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
 
+from jetraft.api.auth.login import ACCOUNT_CONNECTIONS
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
 from jetraft.api.credentials.verdicts import Verdict
-from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError
 from jetraft.api.options.interfaces import advertised
@@ -27,16 +27,16 @@ from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CO
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.auth.accounts import LiveAccounts
+    from jetraft.api.auth.login import Logins
     from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.jetstream.node import JetStreamNode
     from jetraft.api.leafnodes.assembly import LeafParts
-    from jetraft.api.login import Logins
     from jetraft.api.options.options import Options
     from jetraft.api.plane._plane import Plane
     from jetraft.api.reload.certificates import Certificates
     from jetraft.api.routes import Routes
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
     from jetraft.api.turns.reactor import Reactor
 
 NO_FILE: Final = "can only reload config when a file is provided using -c or --config"

@@ -18,7 +18,7 @@ from jetraft.api.monitor.questions import (
     from_pairs,
 )
 from jetraft.api.monitor.steps import Steps
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.events import SystemEvents
 from jetraft.store.model.gojson import Object
 from jetraft.store.model.gosyntax import go_quote

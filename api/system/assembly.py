@@ -5,9 +5,9 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.monitor.pages import Pages
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.answers import Answers
 from jetraft.api.system.control import Control
 from jetraft.api.system.events import SystemEvents

@@ -16,7 +16,7 @@ from jetraft.api.monitor.connz import reason_of
 from jetraft.api.monitor.steps import Pace, Steps, in_steps
 from jetraft.api.monitor.varz import Varz
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Closed, Session
+from jetraft.api.sessions.session import Closed, Session
 from jetraft.api.system.head import ServerHead, client_info
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture.reach import MessageOrigin

@@ -9,7 +9,7 @@ from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.exchange.values import Sharing, SharingKind
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
-from jetraft.api.session import ServerIdentity, Session, Sessions
+from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.versioning import SERVER_VERSION

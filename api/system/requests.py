@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.monitor.questions import ArgumentError, PageError, from_pairs, pairs_of
 from jetraft.api.monitor.steps import Pace, Steps, TooLargeError, json_parts
 from jetraft.api.system.answers import ACCOUNT_PAGES, OWN_PAGES, SERVER_PAGES, Answers, Made, NoAnswerError

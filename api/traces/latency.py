@@ -16,7 +16,7 @@ import orjson
 
 from jetraft.api.exchange.values import LatencySampling
 from jetraft.api.plane._plane import Plane
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.head import client_info
 from jetraft.api.traces.latency_headers import asked_by
 from jetraft.cluster.capture._capture import captures

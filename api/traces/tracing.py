@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.options.options import Options
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
 
 CLIENT: Final = 0
 ROUTE: Final = 1

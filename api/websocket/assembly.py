@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from jetraft.api.listener import ClientListener, ListenError, bind
+from jetraft.api.listeners.assembly import ListenerParts, serve_handshakes
+from jetraft.api.listeners.listener import ClientListener, ListenError, bind
 from jetraft.api.options.interfaces import advertised, join_host_port
 from jetraft.api.options.options import Options
 from jetraft.api.options.websocket import WebSocketOptions
-from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.clients import Log, TlsClients, TlsSession
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.clients import LeafDoor, WebSocketClients

@@ -18,11 +18,11 @@ from jetraft.api.options.interfaces import join_host_port
 from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.api.plane._web import WebPlane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Session, Sessions
+from jetraft.api.sessions.session import Session, Sessions
+from jetraft.api.sessions.web_facts import WebSocketFacts
 from jetraft.api.tls.clients import Handle, Log
 from jetraft.api.tls.facts import TlsState
 from jetraft.api.websocket._common import WebSocketCommon
-from jetraft.api.websocket.facts import WebSocketFacts
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, judge_upgrade
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.events import CONNECTION_REFUSED

@@ -10,7 +10,7 @@ import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
-from tests.api.test_claims_service import KINDS, OPERATOR, SYSTEM
+from tests.api.auth.test_claims_service import KINDS, OPERATOR, SYSTEM
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Server
 from tests.harness.tokens import Keys

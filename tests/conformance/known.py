@@ -60,7 +60,7 @@ SHOWN: tuple[Shown, ...] = (
         what="an account whose token has no JetStream any more",
         ours="its streams stay, and what is published to them is refused (10039)",
         theirs="its streams are gone until it has JetStream again, and no server answers",
-        where="tests/api/test_signed_tiers.py",
+        where="tests/api/auth/test_signed_tiers.py",
     ),
     Shown(
         what="`CONSUMER.PEER.REMOVE`, `CONSUMER.PEER.EVACUATE`",

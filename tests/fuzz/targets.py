@@ -20,7 +20,6 @@ from jetraft.api.config.blocks import apply_all
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.file import TOP
 from jetraft.api.config.grammar import ConfigError, Parser
-from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.credentials.claim_fields import TokenError
 from jetraft.api.credentials.claims import account_claims, operator_claims, user_claims
 from jetraft.api.credentials.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text
@@ -30,11 +29,12 @@ from jetraft.api.http_gateway.requests import RefusedRequestError, asked_by, log
 from jetraft.api.leafnodes.handshake import HandshakeError, connect_of, info_of
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.web import ANSWER_BYTES_MAX, AnswerError, HubRequest, request_of
+from jetraft.api.listeners.proxy_header import SIGNATURE, ProxyHeaderError
+from jetraft.api.listeners.proxy_header import parse_header as parse_header_of_proxy
 from jetraft.api.options.leafnodes import RemoteOptions, RemoteUrl
 from jetraft.api.plane._plane import RouteFormatError
 from jetraft.api.plane._web import WebPlane
-from jetraft.api.proxy_header import SIGNATURE, ProxyHeaderError
-from jetraft.api.proxy_header import parse_header as parse_header_of_proxy
+from jetraft.api.sessions.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.tls.identity import parse_parts
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.closing import close_frames

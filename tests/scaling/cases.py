@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import attrs
 
-from jetraft.api import connect
 from jetraft.api.jetstream.dispatch import OF_2020, OPERATIONS, PREFIX, Operation, handler_of
 from jetraft.api.monitor import questions
 from jetraft.api.monitor.pages import PATHS, Pages
+from jetraft.api.sessions import connect
 from jetraft.api.system.answers import SERVER_PAGES
 from jetraft.cluster.consumers.requests import FIELDS as PULL_FIELDS
 from jetraft.store.model import requests

@@ -14,7 +14,7 @@ import attrs
 import orjson
 import trio
 
-from jetraft.api.address_share import AddressShare
+from jetraft.api.listeners.address_share import AddressShare
 from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.steps import Steps, a_slice
 from jetraft.api.monitor.ui.answers import problem

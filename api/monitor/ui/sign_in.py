@@ -15,15 +15,15 @@ import attrs
 import orjson
 import trio
 
-from jetraft.api.address_share import AddressShare
 from jetraft.api.http_gateway.inside import InsideDoor
 from jetraft.api.http_gateway.requests import Login, RefusedRequestError
+from jetraft.api.listeners.address_share import AddressShare
 from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.ui.answers import answer, problem
 from jetraft.api.monitor.ui.guards import is_local, why_not_own
 from jetraft.api.monitor.ui.user_client import UserClient
 from jetraft.api.monitor.web_request import WebRequest
-from jetraft.api.session import Session
+from jetraft.api.sessions.session import Session
 
 SIGN_INS_MAX: Final = 64  # each has a connection and a task: some 100 KiB
 PER_ADDRESS_MAX: Final = 32  # of those; a proxy is one address

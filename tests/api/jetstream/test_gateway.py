@@ -10,7 +10,7 @@ import orjson
 import pytest
 import trio
 
-from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.gateway import JetStreamGateway

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_auth_callout import ISSUER, SERVICE, SHARED
-from tests.api.test_claims_service import config
-from tests.api.test_signed_callout import AUTH, OPEN, SENTINEL, into
-from tests.api.test_signed_callout import service as signed_service
+from tests.api.auth.test_auth_callout import ISSUER, SERVICE, SHARED
+from tests.api.auth.test_claims_service import config
+from tests.api.auth.test_signed_callout import AUTH, OPEN, SENTINEL, into
+from tests.api.auth.test_signed_callout import service as signed_service
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token
 from tests.harness.leafs import RawLeaf, block
 from tests.harness.ports import HOST, free_port

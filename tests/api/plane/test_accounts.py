@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane.interest import InterestWatches
+from jetraft.api.sessions.connect import ConnectOptions
 from jetraft.cluster.capture._capture import captures, encode_capture
 from tests.api.plane.test_plane import LITERALS, PATTERNS, matches
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
+from jetraft.api.sessions.connect import ConnectOptions
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.api.turns.reactor import NoGroups, Reactor
 from jetraft.cluster.capture.reach import SinkKind

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 
 ADMITTED = ConnectOptions(verbose=False, pedantic=False, headers=True)
 PENDING = ConnectOptions(is_pending=True)

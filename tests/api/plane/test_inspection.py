@@ -2,9 +2,9 @@
 
 import pytest
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 
 QUIET = ConnectOptions(verbose=False, pedantic=False, account="A")
 

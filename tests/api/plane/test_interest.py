@@ -1,8 +1,8 @@
 """Watches of interest: called when a listener comes or goes, and only then."""
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.interest import InterestWatches
+from jetraft.api.sessions.connect import ConnectOptions
 
 
 def make_plane() -> Plane:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 
 LINE_MAX = 65534
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.api.auth.granting import build
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.credentials.permissions import Permissions, ResponseRules, SubjectRules
 from jetraft.api.credentials.violations import PUBLISH, REPLY, SUBSCRIBE, texts
 from jetraft.api.plane._plane import Plane
+from jetraft.api.sessions.connect import ConnectOptions
 
 Violation = tuple[int, str, str]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 
 QUIET = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
 TOKENS = st.sampled_from(["a", "b", "cc"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._plane import Plane
+from jetraft.api.sessions.connect import ConnectOptions
 from jetraft.cluster.capture._capture import captures
 
 LINES = 2_000

@@ -2,10 +2,10 @@
 
 import pytest
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 from tests.api.plane.test_ends import MANY, SHARE, subscriber
 from tests.api.plane.test_leafs import Lab
 from tests.api.plane.test_plane import client, feed_all, make_plane, received

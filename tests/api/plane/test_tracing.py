@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.options.options import AccountOptions, Options
 from jetraft.api.plane._plane import Plane
-from jetraft.api.session import ServerIdentity, Session, Sessions
+from jetraft.api.sessions.connect import ConnectOptions
+from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.api.traces.tracing import EVENTS_MAX, NOT_UNDERSTOOD, SILENT, Tracer
 from jetraft.store.model.clock import ManualClock
 from tests.api.plane.test_plane import feed_all

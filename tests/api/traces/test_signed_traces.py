@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
+from tests.api.auth.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Message, RawClient
 from tests.harness.server import Server

@@ -14,9 +14,9 @@ from wsproto.connection import Connection
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.extensions import PerMessageDeflate
 
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.plane._web import WebPlane
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.connect import ConnectOptions
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.closing import close_frames
 from tests.harness.forms import examples

@@ -10,8 +10,8 @@ from jetraft.api.config.file import load_settings
 from jetraft.api.options.origins import OriginError, check_origin, host_and_port, parse_origin
 from jetraft.api.options.websocket import HANDSHAKE_TIMEOUT_NS, Cookies, WebSocketOptions
 from jetraft.api.plane.reasons import TEXTS, Reason
+from jetraft.api.sessions.web_facts import with_cookies
 from jetraft.api.websocket.closing import WITHOUT_FRAME, close_frames
-from jetraft.api.websocket.facts import with_cookies
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, cookies_of, judge_upgrade
 from tests.harness.raw_websocket import KEY
 

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from jetraft.api.monitor.ui.sign_in import IDLE_S, LIFE_S, SignIn
-from jetraft.api.session import Session
+from jetraft.api.sessions.session import Session
 
 
 @attrs.define

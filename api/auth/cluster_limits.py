@@ -22,12 +22,12 @@ from typing import Final, Protocol
 import attrs
 import trio
 
+from jetraft.api.auth.login import ACCOUNT_CONNECTIONS
 from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.exchange.values import NO_LIMIT
-from jetraft.api.login import ACCOUNT_CONNECTIONS
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Closed, Session, Sessions
+from jetraft.api.sessions.session import Closed, Session, Sessions
 from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.calls.messages.account_places import ACCOUNTS_MAX, BYTES_MAX, METHOD, AccountPlaces, PlacesTaken
 from jetraft.raft.mesh.peers import Mesh

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from jetraft.api.memory import CONNECTION_BYTES, ClientMemory
 from jetraft.api.options.options import Options
-from jetraft.api.session import ServerIdentity, Session, Sessions
+from jetraft.api.sessions.memory import CONNECTION_BYTES, ClientMemory
+from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.api.turns.clock import SystemClock
 from jetraft.cluster.memory_budget import NEAR_LOOK_NS, MemoryBudget
 from jetraft.store.disk.cgroup import MemoryGroup

@@ -1,5 +1,5 @@
-from jetraft.api.auth.deadlines import HEAP_SLACK, AuthDeadlines
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.deadlines import HEAP_SLACK, AuthDeadlines
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 
 Closed = list[tuple[int, int, bytes]]

@@ -14,7 +14,6 @@ from jetraft.api.auth.authenticator import Authenticator
 from jetraft.api.auth.granting import Grants
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.verifying import Verifications
-from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.credentials.nkeys import signed, signed_by_one
 from jetraft.api.credentials.rules import AuthRules, CalloutRules
 from jetraft.api.credentials.verdicts import (
@@ -31,10 +30,11 @@ from jetraft.api.logs.logger import Logger
 from jetraft.api.options.options import Options
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Session, Sessions
+from jetraft.api.sessions.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.sessions.session import Session, Sessions
+from jetraft.api.sessions.web_facts import with_cookies
 from jetraft.api.tls.facts import mapped_user
 from jetraft.api.turns.reactor import Reactor
-from jetraft.api.websocket.facts import with_cookies
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED, PERMISSION_DENIED
 from jetraft.store.model.signal import Signal

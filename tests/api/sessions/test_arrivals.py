@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from jetraft.api.address_share import AddressShare
-from jetraft.api.arrivals import BEGUN_PER_TURN, WAIT_NS, ArrivalPlaces, waiting_max
+from jetraft.api.listeners.address_share import AddressShare
+from jetraft.api.sessions.arrivals import BEGUN_PER_TURN, WAIT_NS, ArrivalPlaces, waiting_max
 from jetraft.store.model.clock import ManualClock
 from tests.api.reload.test_reload import reload
 from tests.harness.certificates import Authority

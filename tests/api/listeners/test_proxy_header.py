@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.proxy_header import (
+from jetraft.api.listeners.proxy_header import (
     BYTES_MAX,
     LINE_BEGINS,
     LINE_BYTES_MAX,

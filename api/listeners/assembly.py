@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from jetraft.api.listener import ClientListener
-from jetraft.api.logs.protocol_log import ProtocolLog
+from jetraft.api.listeners.listener import ClientListener
 from jetraft.api.plane._plane import Plane
+from jetraft.api.sessions.protocol_log import ProtocolLog
 
 if TYPE_CHECKING:
     import socket
 
-    from jetraft.api.login import Logins
+    from jetraft.api.auth.login import Logins
     from jetraft.api.logs.logger import Logger
     from jetraft.api.options.options import Options
     from jetraft.api.options.tls import TlsOptions
     from jetraft.api.plane._secure import SecurePlane
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
     from jetraft.api.tls.clients import Handle, Log, TlsClients
     from jetraft.api.tls.material import Material
     from jetraft.api.traces.tracing import Tracer
@@ -149,7 +149,7 @@ def client_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients |
     """The listener for clients, behind a proxy or not. It is the first one: those of all wait from now on."""
     parts.sessions.arrivals.attach(parts.reactor.next_turn, parts.call_at)
     if parts.sessions.options.proxy_protocol:
-        from jetraft.api.proxied import proxied_listener  # noqa: PLC0415  only servers behind a proxy
+        from jetraft.api.listeners.proxied import proxied_listener  # noqa: PLC0415  only servers behind a proxy
 
         return proxied_listener(sock, parts, tls)
     return ClientListener(sock, parts.plane, parts.reactor, parts.sessions, parts.clock, tls)

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import pytest
 
-from jetraft.api.cluster_limits import share_of
+from jetraft.api.auth.cluster_limits import share_of
 from jetraft.store.model.ids import NodeId
 from tests.harness.cluster import Cluster
 from tests.harness.leafs import RawLeaf

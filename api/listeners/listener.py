@@ -14,7 +14,7 @@ import trio
 
 from jetraft.api.options.interfaces import WILDCARDS, client_ip, join_host_port
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.session import Session, Sessions
+from jetraft.api.sessions.session import Session, Sessions
 from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import orjson
 from jetraft.api.credentials.verdicts import REDACTED
 from jetraft.api.credentials.violations import quoted
 from jetraft.api.logs.logger import Logger
-from jetraft.api.session import Sessions
+from jetraft.api.sessions.session import Sessions
 
 FROM_CLIENT: Final = "<<-"
 TO_CLIENT: Final = "->>"

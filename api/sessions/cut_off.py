@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.logs.logger import Logger
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
     from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 

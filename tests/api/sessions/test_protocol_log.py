@@ -3,7 +3,7 @@
 import pytest
 
 from jetraft.api.credentials.verdicts import REDACTED
-from jetraft.api.logs.protocol_log import received, told
+from jetraft.api.sessions.protocol_log import received, told
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.api.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
+from tests.api.auth.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
 from tests.harness.raw import Message, RawClient
 from tests.harness.server import Server
 from tests.harness.tokens import Keys, TokenAccount, claims_of

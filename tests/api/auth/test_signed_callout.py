@@ -9,7 +9,7 @@ import attrs
 import pytest
 from nacl.public import PrivateKey
 
-from tests.api.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
+from tests.api.auth.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Server

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.listener import MAXIMUM_CONNECTIONS_EXCEEDED, ClientListener
+from jetraft.api.listeners.listener import MAXIMUM_CONNECTIONS_EXCEEDED, ClientListener
+from jetraft.api.listeners.proxy_header import BYTES_MAX, ProxyHeaderError, missing, parse_header
 from jetraft.api.options.interfaces import join_host_port
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.proxy_header import BYTES_MAX, ProxyHeaderError, missing, parse_header
-from jetraft.api.session import Session
+from jetraft.api.sessions.session import Session
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.tls.assembly import ListenerParts
+    from jetraft.api.listeners.assembly import ListenerParts
     from jetraft.api.tls.clients import Handle, TlsClients
 
 TIMEOUT_NS: Final = 5 * NS_PER_S

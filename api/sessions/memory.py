@@ -9,7 +9,7 @@ import trio
 
 if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.session import Sessions
+    from jetraft.api.sessions.session import Sessions
     from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.store.model.clock import Clock
 

@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from tests.api.test_proxy_header import BAD, binary
+from tests.api.listeners.test_proxy_header import BAD, binary
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_S, until
 from tests.harness.server import Kind, Server

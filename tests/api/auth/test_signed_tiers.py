@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.api.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
+from tests.api.auth.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient

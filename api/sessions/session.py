@@ -15,16 +15,16 @@ from typing import Any
 import attrs
 import orjson
 
-from jetraft.api.arrivals import ArrivalPlaces
-from jetraft.api.auth.deadlines import AuthDeadlines
-from jetraft.api.connect import ConnectOptions
 from jetraft.api.credentials.rules import STANDARD, WEBSOCKET
 from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.options.interfaces import join_host_port, split_host_port
 from jetraft.api.options.options import Options
 from jetraft.api.plane.reasons import SLOW, TEXTS, Reason
+from jetraft.api.sessions.arrivals import ArrivalPlaces
+from jetraft.api.sessions.connect import ConnectOptions
+from jetraft.api.sessions.deadlines import AuthDeadlines
+from jetraft.api.sessions.web_facts import WebSocketFacts, varz_fields
 from jetraft.api.tls.facts import TlsState, info_fields
-from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
 from jetraft.cluster.memory_budget import MemoryBudget, Shortage
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.events import READ_ERROR, SLOW_CONSUMER

@@ -10,11 +10,11 @@ from typing import Any
 import bcrypt
 import pytest
 
+from jetraft.api.auth.login import build_authenticator
 from jetraft.api.credentials.rules import AuthRules, PasswordUser
 from jetraft.api.credentials.secret import Secret
-from jetraft.api.login import build_authenticator
 from jetraft.api.options.options import Options
-from jetraft.api.session import ServerIdentity, Sessions
+from jetraft.api.sessions.session import ServerIdentity, Sessions
 from jetraft.api.turns.clock import SystemClock
 from tests.harness.raw import Event, Line, RawClient
 from tests.harness.server import Server
