@@ -22,22 +22,28 @@ from jetraft.api.auth.assembly import (
 )
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.auth.login import Logins
-from jetraft.api.config.feature_flags import flag_lines
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
-from jetraft.api.listeners.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
-from jetraft.api.listeners.listener import ClientListener, ListenError, bind, listen
+from jetraft.api.listeners.assembly import client_listener, log_start, make_plane, serve_tls
+from jetraft.api.listeners.listener import ClientListener, ListenerParts, ListenError, bind, listen
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
 from jetraft.api.logs.syslog import SyslogError
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.monitor.pages import Pages
+from jetraft.api.options.feature_flags import flag_lines
 from jetraft.api.options.interfaces import advertised, join_host_port
 from jetraft.api.options.options import ClusterOptions, Options
 from jetraft.api.options.tls import TlsError
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.reload.certificates import certificates_of
+from jetraft.api.reload.certificates import (
+    Certificates,
+    ClientCertificates,
+    ClientTls,
+    MeshCertificates,
+    PageCertificates,
+)
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.sessions.memory import follow_memory
 from jetraft.api.sessions.session import ServerIdentity, Sessions
@@ -494,3 +500,22 @@ def make_reloader(server: Server) -> Reloader:
         routes=server.routes,
         jetstream=server.jetstream,
     )
+
+
+def certificates_of(server: Server) -> list[Certificates]:
+    """Those of each listener with TLS, which a reload reads again."""
+    found: list[Certificates] = []
+    if server.options.config_file:
+        found.append(ClientTls(server.listeners[0], server.parts, server.tls))
+    web = server.listeners[-1].tls if server.options.websocket is not None else None
+    if web is not None:
+        found.append(ClientCertificates(web, lambda new: new.websocket.at_once if new.websocket else None))
+    if server.leaf is not None and server.leaf.leafnodes.tls is not None:
+        found.append(
+            ClientCertificates(server.leaf.leafnodes.tls, lambda new: new.leafnodes.tls if new.leafnodes else None)
+        )
+    if server.monitor is not None and server.monitor.tls is not None:
+        found.append(PageCertificates(server.monitor))
+    if server.mesh_tls is not None:
+        found.append(MeshCertificates(server.mesh_tls))
+    return found

@@ -25,8 +25,7 @@ from jetraft.api.credentials.permissions import (
 from jetraft.api.credentials.rules import CalloutRules
 from jetraft.api.credentials.sharing_claims import sharing_of
 from jetraft.api.credentials.tokens import InvalidClaimsError, Token
-from jetraft.api.exchange.values import Sharing
-from jetraft.api.traces.trace_headers import PERCENT, TraceDestination
+from jetraft.api.exchange.values import PERCENT, Sharing, TraceDestination
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.subject import valid_publish_subject, valid_subject

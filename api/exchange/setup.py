@@ -5,20 +5,27 @@ not interrupted. It is called between turns, with what `rules` found to be right
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import attrs
 
 from jetraft.api.exchange.rules import export_of, exports_of
 from jetraft.api.exchange.transforms import choices_of, local_of, names_of
-from jetraft.api.exchange.values import Export, Import, ServiceResponseType, Sharing, SharingKind
+from jetraft.api.exchange.values import Export, Import, LatencySampling, ServiceResponseType, Sharing, SharingKind
 from jetraft.store.model.signal import Signal
 from jetraft.store.model.subject import is_subset
 
 if TYPE_CHECKING:
     from jetraft.api.plane._accounts import Account
+    from jetraft.api.plane._exchange import Latencies
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.traces.latency import Latencies
+
+    class ServiceLatencies(Latencies, Protocol):
+        """The plane tells these of requests, and they are told which services are measured (traces/latency.py)."""
+
+        def follow(self, number: int, exporter: str, sampling: LatencySampling | None) -> None:
+            """Measure the service of a number from now on, or no more."""
+
 
 NOTHING = Sharing()
 API_INFO = b"$JS.API.INFO"  # who imports this uses the JetStream of another account; nats-server asks for it too
@@ -34,7 +41,7 @@ class ServiceKind(TypedDict):
 
     many: bool
     threshold_ns: int
-    measured: "Latencies | None"
+    measured: "ServiceLatencies | None"
     traced: bool
 
 
@@ -61,7 +68,7 @@ class SharedAccounts:
 
     plane: "Plane"
     cluster: str
-    latencies: "Latencies | None" = None  # None: nothing is measured
+    latencies: "ServiceLatencies | None" = None  # None: nothing is measured
     elsewhere: Callable[[str], int] = nobody  # how many clients an account has at the other servers of the cluster
     sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)  # an account shares something else
@@ -199,7 +206,7 @@ def measures(sharing: Sharing) -> bool:
 
 
 def set_up(
-    plane: "Plane", accounts: Mapping[str, Sharing], cluster: str, latencies: "Latencies | None" = None
+    plane: "Plane", accounts: Mapping[str, Sharing], cluster: str, latencies: "ServiceLatencies | None" = None
 ) -> SharedAccounts:
     """Set all accounts up, which were found to be right; the caller keeps the result as long as the plane."""
     shared = SharedAccounts(plane, cluster, latencies)

@@ -12,6 +12,7 @@ from jetraft.store.model.clock import NS_PER_S
 
 RESPONSE_THRESHOLD_NS: Final = 120 * NS_PER_S  # nats-server: DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD
 NO_LIMIT: Final = -1
+PERCENT: Final = 100
 
 
 class ServiceResponseType(StrEnum):
@@ -53,7 +54,15 @@ class LatencySampling:
     """The latencies of how many requests of a hundred are told, and where; 0: of those whose headers ask for it."""
 
     subject: str
-    percent: int = 100
+    percent: int = PERCENT
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TraceDestination:
+    """The subject to which an account has messages traced that carry `traceparent`, and how many of a hundred."""
+
+    dest: bytes
+    sampling: int = PERCENT
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from jetraft.api.options.interfaces import join_host_port
 if TYPE_CHECKING:
     import ssl
 
-    from jetraft.api.listeners.assembly import ListenerParts
+    from jetraft.api.listeners.listener import ListenerParts
     from jetraft.api.options.options import Options
     from jetraft.api.options.tls import TlsOptions
 

@@ -17,8 +17,8 @@ from jetraft.api.leafnodes.names import DomainNames
 from jetraft.api.leafnodes.remotes import Remotes
 from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
-from jetraft.api.listeners.assembly import ListenerParts, serve_handshakes
-from jetraft.api.listeners.listener import bind, listen
+from jetraft.api.listeners.assembly import serve_handshakes
+from jetraft.api.listeners.listener import ListenerParts, bind, listen
 from jetraft.api.logs.logger import Logger
 from jetraft.api.options.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
 from jetraft.api.options.leafnodes import LeafOptions

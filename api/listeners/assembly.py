@@ -9,9 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
-from jetraft.api.listeners.listener import ClientListener
+from jetraft.api.listeners.listener import ClientListener, ListenerParts
 from jetraft.api.plane._plane import Plane
 from jetraft.api.sessions.protocol_log import ProtocolLog
 
@@ -24,11 +22,9 @@ if TYPE_CHECKING:
     from jetraft.api.options.tls import TlsOptions
     from jetraft.api.plane._secure import SecurePlane
     from jetraft.api.sessions.session import Sessions
-    from jetraft.api.tls.clients import Handle, Log, TlsClients
+    from jetraft.api.tls.clients import Log, TlsClients
     from jetraft.api.tls.material import Material
     from jetraft.api.traces.tracing import Tracer
-    from jetraft.api.turns.reactor import Reactor
-    from jetraft.store.model.clock import Clock
 
 THREADS_MAX = 4
 LeafHandler = Callable[[int, int, bytes], None]
@@ -93,18 +89,6 @@ def _plane_of(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
 def handshake_threads() -> int:
     """As many as leave the turn a processor of its own, one at least."""
     return max(1, min(THREADS_MAX, len(os.sched_getaffinity(0)) - 1))
-
-
-@attrs.frozen
-class ListenerParts:
-    """The parts that exist when the listener is made."""
-
-    plane: Plane
-    sessions: Sessions
-    reactor: Reactor
-    clock: Clock
-    call_at: Callable[[int, Callable[[], None]], Handle]
-    say: Log
 
 
 def serve_handshakes(

@@ -18,8 +18,10 @@ from jetraft.api.sessions.session import Session, Sessions
 from jetraft.store.model.events import CONNECTION_REFUSED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetraft.api.plane._plane import Plane
-    from jetraft.api.tls.clients import TlsClients
+    from jetraft.api.tls.clients import Handle, Log, TlsClients
     from jetraft.api.turns.reactor import Reactor
     from jetraft.store.model.clock import Clock
 
@@ -33,6 +35,18 @@ MAXIMUM_CONNECTIONS_EXCEEDED = b"-ERR 'maximum connections exceeded'\r\n"
 
 class ListenError(Exception):
     """The server cannot listen on the configured address; the text is one line in nats-server's words."""
+
+
+@attrs.frozen
+class ListenerParts:
+    """The parts that exist when the listener is made."""
+
+    plane: Plane
+    sessions: Sessions
+    reactor: Reactor
+    clock: Clock
+    call_at: Callable[[int, Callable[[], None]], Handle]
+    say: Log
 
 
 def bind(host: str, port: int, says: str = "{}") -> socket.socket:

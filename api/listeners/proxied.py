@@ -24,7 +24,7 @@ from jetraft.store.model.events import CONNECTION_REFUSED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.listeners.assembly import ListenerParts
+    from jetraft.api.listeners.listener import ListenerParts
     from jetraft.api.tls.clients import Handle, TlsClients
 
 TIMEOUT_NS: Final = 5 * NS_PER_S

@@ -8,7 +8,7 @@ from jetraft.api.listeners.listener import ListenError, bind
 from jetraft.api.startup.start_errors import MONITOR_ERROR
 
 if TYPE_CHECKING:
-    from jetraft.api.listeners.assembly import ListenerParts
+    from jetraft.api.listeners.listener import ListenerParts
     from jetraft.api.monitor.http import MonitorServer
     from jetraft.api.monitor.pages import Pages
     from jetraft.api.options.options import Options

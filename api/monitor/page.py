@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
+from jetraft.api.monitor.questions import ArgumentError, PageError
 from jetraft.api.monitor.steps import Steps
 
 JSON_TYPE = "application/json"
@@ -27,3 +28,9 @@ class Page:
 
 
 Handler = Callable[[dict[str, str]], Page | Awaitable[Page] | Steps[Page]]
+
+
+def refusal(error: ArgumentError | PageError) -> Page:
+    """The page that says why there is none."""
+    status = error.status if isinstance(error, PageError) else 400
+    return Page(body=str(error).encode(errors="replace"), status=status, content_type=TEXT_TYPE)

@@ -15,7 +15,7 @@ from jetraft.api.monitor.connz import Connz
 from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import BAD_REQUEST, HealthStatus
 from jetraft.api.monitor.metrics import Metrics
-from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
+from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page, refusal
 from jetraft.api.monitor.questions import (
     AccountzQuestion,
     ArgumentError,
@@ -98,12 +98,6 @@ def as_json(made: dict[str, Any] | Steps[dict[str, Any]]) -> Steps[Page]:
 def headed(head: dict[str, Any], body: Steps[dict[str, Any]]) -> Steps[dict[str, Any]]:
     """A document behind what it begins with."""
     return head | (yield from body)
-
-
-def refusal(error: ArgumentError | PageError) -> Page:
-    """The page that says why there is none."""
-    status = error.status if isinstance(error, PageError) else 400
-    return Page(body=str(error).encode(errors="replace"), status=status, content_type=TEXT_TYPE)
 
 
 PATHS: Final[Mapping[str, str]] = {

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import attrs
 
 from jetraft import __version__
-from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.steps import Steps, in_steps
 from jetraft.api.monitor.values import resident_bytes, uptime_text
+from jetraft.api.options.feature_flags import flags_in_force
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits

@@ -17,7 +17,6 @@ from jetraft.api.options.http_gateway import HttpGatewayOptions
 from jetraft.api.options.leafnodes import LeafOptions
 from jetraft.api.options.tls import TlsOptions
 from jetraft.api.options.websocket import WebSocketOptions
-from jetraft.api.sessions.arrivals import PER_ADDRESS_MAX
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -42,11 +41,16 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+UNAUTHENTICATED_PER_ADDRESS_MAX = 1024  # as many passwords of one address wait to be hashed (auth/hashing.py)
 CLUSTER_WAITING_BYTES = 64 * 1024 * 1024  # see raft/mesh/link.py
 CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # see raft/mesh/bulk.py; nats-server does not have the key `bulk_rate`
 SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
 SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads, so that publishers are not slowed down
 CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache has the rest; reading from it costs a pread and a checksum
+
+
+class ReloadError(Exception):
+    """New options are refused, and nothing has changed; the text is one line in nats-server's words."""
 
 
 @attrs.frozen(kw_only=True)
@@ -196,7 +200,7 @@ class Options:
     max_pending_bytes: int = MAX_PENDING_BYTES
     max_unread_bytes: int = 0  # of all connections together, below a memory limit (fitting.py); 0: no bound
     max_connections: int = MAX_CONNECTIONS
-    max_unauthenticated_per_address: int = PER_ADDRESS_MAX  # see api/sessions/arrivals.py; 0: no bound
+    max_unauthenticated_per_address: int = UNAUTHENTICATED_PER_ADDRESS_MAX  # see api/sessions/arrivals.py; 0: no bound
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
     max_sub_tokens: int = 0

@@ -14,11 +14,9 @@ from jetraft.api.options.tls import TlsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.api.listeners.assembly import ListenerParts
-    from jetraft.api.listeners.listener import ClientListener
+    from jetraft.api.listeners.listener import ClientListener, ListenerParts
     from jetraft.api.options.options import Options
     from jetraft.api.options.tls import TlsOptions
-    from jetraft.api.server import Server
     from jetraft.api.tls.clients import TlsClients
 
 
@@ -114,22 +112,3 @@ class MeshCertificates:
         except TlsFilesError as error:
             raise TlsError(str(error)) from error
         return lambda: self.tls.follow(read)
-
-
-def certificates_of(server: Server) -> list[Certificates]:
-    """Those of each listener with TLS, which a reload reads again."""
-    found: list[Certificates] = []
-    if server.options.config_file:
-        found.append(ClientTls(server.listeners[0], server.parts, server.tls))
-    web = server.listeners[-1].tls if server.options.websocket is not None else None
-    if web is not None:
-        found.append(ClientCertificates(web, lambda new: new.websocket.at_once if new.websocket else None))
-    if server.leaf is not None and server.leaf.leafnodes.tls is not None:
-        found.append(
-            ClientCertificates(server.leaf.leafnodes.tls, lambda new: new.leafnodes.tls if new.leafnodes else None)
-        )
-    if server.monitor is not None and server.monitor.tls is not None:
-        found.append(PageCertificates(server.monitor))
-    if server.mesh_tls is not None:
-        found.append(MeshCertificates(server.mesh_tls))
-    return found

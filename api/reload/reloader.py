@@ -15,11 +15,12 @@ from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError
 from jetraft.api.options.interfaces import advertised
+from jetraft.api.options.options import ReloadError
 from jetraft.api.options.tls import TlsError
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
-from jetraft.api.reload.table import ReloadError, Step, changes
+from jetraft.api.reload.table import Step, changes
 from jetraft.api.startup.start_files import StartFilesError
 from jetraft.api.traces.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED

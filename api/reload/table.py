@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.options.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.options.options import (
+    ClusterOptions,
+    JetStreamOptions,
+    Options,
+    ReloadError,
+    ResolverOptions,
+    TrustOptions,
+)
 from jetraft.api.options.tls import TlsOptions
 from jetraft.api.reload import leafnodes
 from jetraft.store.model.clock import NS_PER_S
@@ -19,10 +26,6 @@ from jetraft.store.model.ids import SYSTEM_ACCOUNT
 
 ABSENT: Final = None
 MIB: Final = 1 << 20
-
-
-class ReloadError(Exception):
-    """The new configuration is refused, and nothing has changed; the text is one line in nats-server's words."""
 
 
 class Step(Enum):

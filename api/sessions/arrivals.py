@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.options.interfaces import payer_of
+from jetraft.api.options.options import UNAUTHENTICATED_PER_ADDRESS_MAX
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.events import CONNECTION_REFUSED, CONNECTIONS_WAIT
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.clock import Clock
 
-PER_ADDRESS_MAX: Final = 1024  # as many passwords of one address wait to be hashed (auth/hashing.py)
 WAITING_MAX: Final = 16_384  # of all addresses; each is a descriptor and some hundred bytes
 WAIT_NS: Final = 10 * NS_PER_S  # clients give up after 2 to 5 s
 BEGUN_PER_TURN: Final = 16  # each may make the objects of a handshake, as listener.TLS_ACCEPTS_PER_WAKE
@@ -52,7 +52,7 @@ class ArrivalPlaces:
     """The places of all listeners for clients, WebSocket and leaf nodes. `attach` comes before the first connection."""
 
     clock: Clock
-    per_address_max: int = PER_ADDRESS_MAX  # 0: no bound
+    per_address_max: int = UNAUTHENTICATED_PER_ADDRESS_MAX  # 0: no bound
     waited: int = 0  # connections that have been in line
     refused: int = 0  # for which there was no room in it, or that waited too long
     _inside: dict[int, str] = attrs.field(factory=dict)  # connection -> address

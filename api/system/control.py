@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 
 from jetraft.api.monitor.questions import PageError, from_pairs
+from jetraft.api.options.options import ReloadError
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
-from jetraft.api.reload.table import ReloadError
 from jetraft.api.sessions.session import Sessions
 from jetraft.store.model.fields import FLAG, UINT64, wire
 from jetraft.store.model.gojson import Object

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.config.feature_flags import flags_in_force
 from jetraft.api.exchange.values import Sharing, SharingKind
 from jetraft.api.monitor.varz import LeafStatus
+from jetraft.api.options.feature_flags import flags_in_force
 from jetraft.api.plane._plane import Plane
 from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.store.model.clock import Clock

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.api.exchange.values import LatencySampling
+from jetraft.api.exchange.values import PERCENT, LatencySampling
 from jetraft.api.plane._plane import Plane
 from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.head import client_info
@@ -31,7 +31,6 @@ SAMPLES_MAX: Final = 65_536  # that wait for their answers at a time; requests b
 LOOK_NS: Final = NS_PER_S // 2
 PART_WAIT_NS: Final = 2 * NS_PER_S  # for the responder's node; then the metric leaves without what it knows
 SERVED_WAIT_NS: Final = 300 * NS_PER_S  # for an answer, at the responder's node
-PERCENT: Final = 100
 ID_CHARS: Final = 22
 DIGITS: Final = digits + ascii_letters[26:] + ascii_letters[:26]
 PREFIX_AT, NUMBER_AT = slice(4, 10), slice(11, 22)  # in a reply subject of the plane's

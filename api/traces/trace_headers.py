@@ -21,17 +21,7 @@ ONLY_WORDS: Final = (b"1", b"true", b"on")
 TRACEPARENT_PARTS: Final = 4
 SAMPLED: Final = 1
 
-PERCENT: Final = 100
-
 Headers = dict[bytes, list[bytes]]
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class TraceDestination:
-    """The subject to which an account has messages traced that carry `traceparent`, and how many of a hundred."""
-
-    dest: bytes
-    sampling: int = PERCENT
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -15,14 +15,13 @@ import attrs
 import orjson
 
 from jetraft.api.credentials.violations import PUBLISH, texts
+from jetraft.api.exchange.values import PERCENT, TraceDestination
 from jetraft.api.traces.trace_headers import (
     ACCEPT_ENCODING,
     DEST,
     DISABLED,
     HOP,
     ORIGIN_ACCOUNT,
-    PERCENT,
-    TraceDestination,
     disabled,
     read_trace,
     with_header,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from jetraft.api.listeners.assembly import ListenerParts, serve_handshakes
-from jetraft.api.listeners.listener import ClientListener, ListenError, bind
+from jetraft.api.listeners.assembly import serve_handshakes
+from jetraft.api.listeners.listener import ClientListener, ListenerParts, ListenError, bind
 from jetraft.api.options.interfaces import advertised, join_host_port
 from jetraft.api.options.options import Options
 from jetraft.api.options.websocket import WebSocketOptions

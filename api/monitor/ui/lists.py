@@ -5,8 +5,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from jetraft.api.monitor.page import Handler, Page
-from jetraft.api.monitor.pages import refusal
+from jetraft.api.monitor.page import Handler, Page, refusal
 from jetraft.api.monitor.questions import ArgumentError, ListQuestion, PageError, from_query
 from jetraft.api.monitor.steps import Steps, json_parts
 from jetraft.api.monitor.ui.assets import with_headers

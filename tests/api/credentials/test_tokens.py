@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jetraft.api.credentials.claim_fields import TokenError
 from jetraft.api.credentials.claims import account_claims, operator_claims, user_claims
 from jetraft.api.credentials.tokens import TOKEN_BYTES_MAX, decode_token
-from jetraft.api.traces.trace_headers import TraceDestination
+from jetraft.api.exchange.values import TraceDestination
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.tiers import Allowance, TieredLimits
 from tests.harness.tokens import Keys, TokenOperator, base64_text, scope

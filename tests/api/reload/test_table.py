@@ -9,11 +9,18 @@ from jetraft.api.credentials.rules import AuthRules, CalloutRules, PasswordUser
 from jetraft.api.credentials.secret import Secret
 from jetraft.api.credentials.trust import TrustRules
 from jetraft.api.options.leafnodes import LeafOptions, RemoteOptions, RemoteUrl
-from jetraft.api.options.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.options.options import (
+    ClusterOptions,
+    JetStreamOptions,
+    Options,
+    ReloadError,
+    ResolverOptions,
+    TrustOptions,
+)
 from jetraft.api.options.tls import TlsOptions
 from jetraft.api.options.websocket import WebSocketOptions
 from jetraft.api.reload import leafnodes
-from jetraft.api.reload.table import HOW, ReloadError, changes, flat
+from jetraft.api.reload.table import HOW, changes, flat
 
 SECRET = "a-secret-that-no-text-may-show"
 
