@@ -22,12 +22,14 @@ from jetraft.api.auth.assembly import (
 )
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.auth.login import Logins
-from jetraft.api.ending import Ending
+from jetraft.api.composition.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.listeners.assembly import client_listener, log_start, make_plane, serve_tls
 from jetraft.api.listeners.listener import ClientListener, ListenerParts, ListenError, bind, listen
+from jetraft.api.listeners.start_files import StartFiles, StartFilesError
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
+from jetraft.api.logs.start_errors import StartError, clients_error, first_of, routes_error
 from jetraft.api.logs.syslog import SyslogError
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
@@ -50,8 +52,6 @@ from jetraft.api.sessions.session import ServerIdentity, Sessions
 from jetraft.api.startup.collector import tune_collector
 from jetraft.api.startup.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.startup.late_imports import load_the_rest
-from jetraft.api.startup.start_errors import StartError, clients_error, first_of, routes_error
-from jetraft.api.startup.start_files import StartFiles, StartFilesError
 from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory

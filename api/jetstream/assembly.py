@@ -8,12 +8,12 @@ import attrs
 import trio
 
 from jetraft.api.auth.accounts import LiveAccounts
+from jetraft.api.jetstream.banner import jetstream_banner
 from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting, secrets_of, store_limits_of
 from jetraft.api.logs.logger import Logger
+from jetraft.api.logs.start_errors import StartError, cannot_start, first_of
 from jetraft.api.options.options import Options
 from jetraft.api.sessions.session import ServerIdentity
-from jetraft.api.startup.banner import jetstream_banner
-from jetraft.api.startup.start_errors import StartError, cannot_start, first_of
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.turns.clock import SystemClock
 from jetraft.api.turns.reactor import Reactor

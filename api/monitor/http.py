@@ -23,11 +23,11 @@ import trio
 from jetraft.api.http_gateway.requests import is_framed_twice
 from jetraft.api.listeners.address_share import AddressShare
 from jetraft.api.listeners.listener import listen
+from jetraft.api.logs.start_errors import MONITOR_ERROR
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 from jetraft.api.monitor.steps import Pace, Steps, TooLargeError
 from jetraft.api.monitor.web_request import BODY_BYTES_MAX, Answerer, Feed, MonitorSite, WebRequest
 from jetraft.api.options.interfaces import client_ip
-from jetraft.api.startup.start_errors import MONITOR_ERROR
 
 REQUEST_TIMEOUT_S = 10.0  # for each request, with the wait for it
 ANSWER_TIMEOUT_S = 30.0  # until there is an answer, and again until it is taken; a MonitorSite bounds its own waits

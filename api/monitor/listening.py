@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.api.listeners.listener import ListenError, bind
-from jetraft.api.startup.start_errors import MONITOR_ERROR
+from jetraft.api.logs.start_errors import MONITOR_ERROR
 
 if TYPE_CHECKING:
     from jetraft.api.listeners.listener import ListenerParts

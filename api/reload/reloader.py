@@ -12,6 +12,7 @@ from jetraft.api.auth.login import ACCOUNT_CONNECTIONS
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
 from jetraft.api.credentials.verdicts import Verdict
+from jetraft.api.listeners.start_files import StartFilesError
 from jetraft.api.logs.logger import Logger, open_target
 from jetraft.api.logs.syslog import Syslog, SyslogError
 from jetraft.api.options.interfaces import advertised
@@ -21,7 +22,6 @@ from jetraft.api.plane.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import Step, changes
-from jetraft.api.startup.start_files import StartFilesError
 from jetraft.api.traces.tracing import Tracer, destinations
 from jetraft.store.model.events import CONFIG_RELOAD_FAILED, CONFIG_RELOADED, CONNECTION_REFUSED
 

@@ -1,4 +1,4 @@
-"""Work that is done once, when a server starts: compiled code, limits of the kernel, files, first log lines.
+"""Work that is done once, when a server starts: compiled code, limits of the kernel, signals.
 
 Nothing here knows a client, an account or a stream.
 """

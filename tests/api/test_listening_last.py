@@ -21,7 +21,7 @@ PROBE = """
 import os, signal, socket, sys
 from jetraft.api.cli import main
 from jetraft.api.jetstream import assembly
-from jetraft.api.startup.start_errors import StartError
+from jetraft.api.logs.start_errors import StartError
 
 ports = [int(port) for port in os.environ["PORTS"].split(",")]
 build, run = assembly.open_jetstream, assembly.run_jetstream

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from jetraft.api.startup.start_errors import cannot_start
+from jetraft.api.logs.start_errors import cannot_start
 
 
 def test_a_store_of_another_user_is_named_with_both(tmp_path: Path) -> None:

@@ -1,0 +1,4 @@
+"""Parts of the composition root: which plane a server has, how it ends.
+
+Nothing but `server` imports them.
+"""
