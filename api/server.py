@@ -23,9 +23,10 @@ from jetraft.api.auth.assembly import (
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.auth.login import Logins
 from jetraft.api.composition.ending import Ending
+from jetraft.api.composition.planes import make_plane
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.http_gateway.opening import gateway_listeners
-from jetraft.api.listeners.assembly import client_listener, log_start, make_plane, serve_tls
+from jetraft.api.listeners.assembly import client_listener, log_start, serve_tls
 from jetraft.api.listeners.listener import ClientListener, ListenerParts, ListenError, bind, listen
 from jetraft.api.listeners.start_files import StartFiles, StartFilesError
 from jetraft.api.logs.logger import LogBridge, Logger, open_logger
@@ -47,6 +48,7 @@ from jetraft.api.reload.certificates import (
     PageCertificates,
 )
 from jetraft.api.reload.reloader import Reloader
+from jetraft.api.sessions.client_info import ClientDirectory
 from jetraft.api.sessions.memory import follow_memory
 from jetraft.api.sessions.session import ServerIdentity, Sessions
 from jetraft.api.startup.collector import tune_collector
@@ -54,7 +56,6 @@ from jetraft.api.startup.descriptors import DescriptorWatch, hold_sockets, raise
 from jetraft.api.startup.late_imports import load_the_rest
 from jetraft.api.startup.start_signals import hold_back, let_through
 from jetraft.api.system.assembly import SystemAccount
-from jetraft.api.system.head import ClientDirectory
 from jetraft.api.traces.latency import Latencies
 from jetraft.api.traces.tracing import Tracer
 from jetraft.api.turns.clock import SystemClock
@@ -413,7 +414,7 @@ def client_directory(server: Server) -> ClientDirectory:
         plane=server.plane,
         identity=server.identity,
         sharing=server.shared.of,
-        leafnodes=server.leaf and server.leaf.status(server.plane),
+        leaf_session_of=server.leaf.status(server.plane).session_of if server.leaf is not None else None,
     )
 
 

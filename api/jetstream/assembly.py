@@ -13,8 +13,8 @@ from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting, secrets_
 from jetraft.api.logs.logger import Logger
 from jetraft.api.logs.start_errors import StartError, cannot_start, first_of
 from jetraft.api.options.options import Options
+from jetraft.api.sessions.client_info import ClientDirectory
 from jetraft.api.sessions.session import ServerIdentity
-from jetraft.api.system.head import ClientDirectory
 from jetraft.api.turns.clock import SystemClock
 from jetraft.api.turns.reactor import Reactor
 from jetraft.api.turns.timers import TrioTimers

@@ -26,7 +26,7 @@ from jetraft.api.monitor.health import HTTP_UNAVAILABLE, HealthStatus, missing
 from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.monitor.steps import Steps
 from jetraft.api.options.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
-from jetraft.api.system.head import ClientDirectory
+from jetraft.api.sessions.client_info import ClientDirectory
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor
 from jetraft.api.turns.timers import TrioTimers

@@ -16,7 +16,7 @@ import trio
 
 from jetraft.api.auth.accounts import LiveAccounts
 from jetraft.api.jetstream.gateway import ApiGateway
-from jetraft.api.system.head import ClientDirectory
+from jetraft.api.sessions.client_info import ClientDirectory
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.advisories import NodeAdvisories

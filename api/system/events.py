@@ -16,8 +16,9 @@ from jetraft.api.monitor.connz import reason_of
 from jetraft.api.monitor.steps import Pace, Steps, in_steps
 from jetraft.api.monitor.varz import Varz
 from jetraft.api.plane.reasons import Reason
+from jetraft.api.sessions.client_info import client_info
 from jetraft.api.sessions.session import Closed, Session
-from jetraft.api.system.head import ServerHead, client_info
+from jetraft.api.system.head import ServerHead
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.clock import Clock

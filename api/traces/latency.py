@@ -16,8 +16,8 @@ import orjson
 
 from jetraft.api.exchange.values import PERCENT, LatencySampling
 from jetraft.api.plane._plane import Plane
+from jetraft.api.sessions.client_info import client_info
 from jetraft.api.sessions.session import Sessions
-from jetraft.api.system.head import client_info
 from jetraft.api.traces.latency_headers import asked_by
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
