@@ -127,7 +127,7 @@ class StreamMachine:
             chain=None if self.chain is None else self.chain.tree.pack(),
             consumers=self.consumers.values(),
         ).around_ttl()
-        ttl, liveness = self.ttl.copy(self.store.is_live), self.store.liveness()
+        ttl, liveness = self.ttl.copy(), self.store.liveness()
         size_about = len(head) + ttl.bytes_about + len(tail)
         return DeferredState(size_about, lambda: b"".join((head, ttl.pack(liveness), tail)))
 

@@ -12,6 +12,8 @@ the stream keeps one message a subject. Source: ADR-43; values that are refused,
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,7 +25,6 @@ from jetraft.store.stream._ends import EndCopy, EndHeap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from collections.abc import Set as AbstractSet
 
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.stream.stream_store import Liveness
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 SWEPT: Final = (
     2  # places looked at for each message that is added: no more is kept of what is gone than of what is live
 )
+LOOKS_MAX: Final = 2_000  # at what is due, or gone, in one step: 0.5 us each
 PAIR_BYTES: Final = 16  # in a snapshot, about
 NEVER_NS: Final = 0  # the TTL of a message that never expires
 TTL_NS_MIN: Final = NS_PER_S
 TTL_NS_MAX: Final = 2**62  # longer is cut: it is centuries
+NONE: Final = array("Q")  # of most streams
 END_NS_MAX: Final = 2**63 - 1  # likewise of a message from the far future
 
 
@@ -81,34 +84,59 @@ class TtlTable:
 
     def __init__(self) -> None:
         self._ends = EndHeap()
-        self.never: AbstractSet[int] = frozenset()  # the one empty set: one of its own takes 216 bytes
+        self._never = NONE  # ascending; what is gone stays until it is swept
+        self._swept = NONE  # what was live of those before `_sweep_at`
+        self._sweep_at = 0
 
     def __len__(self) -> int:
-        return len(self._ends) + len(self.never)
+        return len(self._ends) + len(self._never)
+
+    @property
+    def has_never(self) -> bool:
+        """Whether there may be messages that never expire."""
+        return bool(self._never)
+
+    def is_never(self, seq: int) -> bool:
+        """Whether a live message never expires."""
+        place = bisect_left(self._never, seq)
+        return place < len(self._never) and self._never[place] == seq
 
     def add(self, seq: int, ttl_ns: int, ts_ns: int, is_live: Callable[[int], bool]) -> None:
-        """A stored message with a TTL."""
-        if ttl_ns == NEVER_NS:
-            if not isinstance(self.never, set):
-                self.never = set(self.never)
-            self.never.add(seq)
-        else:
+        """A stored message with a TTL, above all others."""
+        if ttl_ns != NEVER_NS:
             self._ends.push(min(ts_ns + ttl_ns, END_NS_MAX), seq)
             self._ends.sweep(is_live, SWEPT)
+            return
+        if self._never is NONE:
+            self._never, self._swept = array("Q"), array("Q")
+        self._never.append(seq)
+        for one in self._never[self._sweep_at : self._sweep_at + SWEPT]:
+            self._sweep_at += 1
+            if is_live(one):
+                self._swept.append(one)
+        if self._sweep_at == len(self._never):
+            self._never, self._swept, self._sweep_at = self._swept, array("Q"), 0
 
     def deadline_ns(self, is_live: Callable[[int], bool]) -> int | None:
-        """When the next live message expires; drops those that are gone."""
-        while (first := self._ends.first()) is not None:
-            end_ns, seq = first
-            if is_live(seq):
-                return end_ns
+        """When the next live message expires, or earlier; drops LOOKS_MAX of those that are gone."""
+        for _ in range(LOOKS_MAX):
+            first = self._ends.first()
+            if first is None or is_live(first[1]):
+                break
             self._ends.pop()
-        return None
+        first = self._ends.first()
+        return None if first is None else first[0]
 
     def due(self, now_unix_ns: int, is_live: Callable[[int], bool], count_max: int) -> list[int]:
-        """Live messages that have expired, ascending; they stay in the table until they are gone."""
+        """Live messages that have expired, ascending; they stay in the table until they are gone.
+
+        LOOKS_MAX are looked at, and `count_max` returned at most.
+        """
         found: list[tuple[int, int]] = []
-        while len(found) < count_max and (first := self._ends.first()) is not None and first[0] <= now_unix_ns:
+        for _ in range(LOOKS_MAX):
+            first = self._ends.first()
+            if first is None or first[0] > now_unix_ns or len(found) == count_max:
+                break
             self._ends.pop()
             if is_live(first[1]):
                 found.append(first)
@@ -116,22 +144,23 @@ class TtlTable:
             self._ends.push(end_ns, seq)
         return sorted(seq for _, seq in found)
 
-    def copy(self, is_live: Callable[[int], bool]) -> TtlCopy:
+    def copy(self) -> TtlCopy:
         """The part of a snapshot that is the table as it is now."""
-        if self.never:
-            self.never = {seq for seq in self.never if is_live(seq)}
-        return TtlCopy(sorted(self.never), self._ends.copy())
+        return TtlCopy(self._never[:], self._ends.copy())
 
     def restore(self, packed: bytes | memoryview) -> None:
         """The inverse of `TtlCopy.pack`. Raises ValueError."""
-        self.never = set(self._ends.restore(packed)) or frozenset()
+        found = self._ends.restore(packed)
+        self._never, self._swept, self._sweep_at = NONE, NONE, 0
+        if found:
+            self._never, self._swept = array("Q", found), array("Q")
 
 
 @attrs.frozen(slots=True)
 class TtlCopy:
     """The table at one moment. A million messages are sorted and written in 0.1 s: in any thread, once."""
 
-    never: list[int]
+    never: array[int]
     ends: EndCopy
 
     @property

@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Callable
 
 class EndHeap:
@@ -11,4 +12,4 @@ class EndHeap:
 
 class EndCopy:
     def __len__(self) -> int: ...
-    def pack(self, before: list[int], dead: bytes, first_seq: int, last_seq: int) -> memoryview: ...
+    def pack(self, before: array[int], dead: bytes, first_seq: int, last_seq: int) -> memoryview: ...

@@ -188,17 +188,16 @@ cdef class EndCopy:
     def __len__(self):
         return self.count
 
-    def pack(self, list before not None, bytes dead not None, uint64_t first_seq, uint64_t last_seq):
-        """A msgpack array of pairs: (0, sequence) of each in `before`, then all that is live, ascending.
+    def pack(self, const uint64_t[::1] before, bytes dead not None, uint64_t first_seq, uint64_t last_seq):
+        """A msgpack array of pairs: (0, sequence) of each in `before`, then all others, ascending; what is live.
 
         `before` is ascending. Live is a sequence from `first_seq` to `last_seq` that is not in `dead`, as
         `MessageIndex.pack_deleted` gives it. Raises MemoryError, and ValueError where `dead` is damaged.
         """
-        cdef Py_ssize_t i, count
+        cdef Py_ssize_t i, count, left = before.shape[0]
         cdef bytes room
         cdef uint8_t *start
         cdef uint8_t *at
-        cdef int64_t seq
         cdef Runs runs
         read_runs(dead, first_seq, &runs)
         with nogil:
@@ -208,18 +207,19 @@ cdef class EndCopy:
                     self.items[count] = self.items[i]
                     count += 1
             qsort(self.items, count, sizeof(Item), in_order)
-        free(runs.ends)
-        self.count = count
-        count += len(before)
+            self.count = count
+            for i in range(left):
+                count += is_live(before[i], first_seq, last_seq, &runs)
         room = PyBytes_FromStringAndSize(NULL, HEAD_BYTES_MAX + count * PAIR_BYTES_MAX)
         start = <uint8_t *>PyBytes_AS_STRING(room)
         at = put_head(start, count)
-        for i in range(len(before)):
-            seq = before[i]
-            at = put_number(put_number(put_mark(at), 0), seq)
         with nogil:
+            for i in range(left):
+                if is_live(before[i], first_seq, last_seq, &runs):
+                    at = put_number(put_number(put_mark(at), 0), <int64_t>before[i])
             for i in range(self.count):
                 at = put_number(put_number(put_mark(at), self.items[i].end_ns), self.items[i].seq)
+        free(runs.ends)
         free(self.items)
         self.items = NULL
         self.count = 0

@@ -19,6 +19,9 @@ cdef class Index(Chains):
     cdef readonly SpanTable spans
     cdef Removed *removed          # ring of the last removals, NULL until a filter set counts
     cdef list watchers             # of Verdicts
+    cdef readonly list remains              # trees and chunks from before the index began anew, which are freed a part at a time
+    cdef public uint64_t large     # as many messages are not removed one by one, where there is another way; tests lower it
+    cdef readonly uint32_t anew    # how often it has; subjects have other ids then
     cdef readonly uint64_t message_bytes
     cdef readonly int64_t last_ts_ns
     cdef uint64_t max_msgs
@@ -30,11 +33,14 @@ cdef class Index(Chains):
     cdef uint32_t hdr_overhead_bytes
 
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept
+    cdef uint64_t _bytes_of(self, uint32_t subject_id, int64_t *visits) noexcept
     cdef int watch_removals(self) except -1
     cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
                         PackedRanges dead) except -1
     cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1
     cdef int drop(self, uint64_t seq) except -1
+    cdef uint64_t drop_subject(self, uint32_t subject_id, uint64_t below_seq) except? 0
+    cdef int begin_anew(self, uint64_t seq) except -1
     cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1
     cdef int drop_first(self) except -1
     cdef int enforce_subject(self, uint32_t subject_id) except -1

@@ -19,7 +19,7 @@ from libc.stdlib cimport calloc, free
 from array import array
 
 from jetraft.store.stream._chains cimport Chains
-from jetraft.store.stream._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row
+from jetraft.store.stream._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row, Stretch
 from jetraft.store.frames._frame cimport (
     FRAME_HEADER_BYTES, FRAME_HOLED, FrameHeader, Record, frame_is, read_header, read_record, sums_bytes,
 )
@@ -28,14 +28,20 @@ from jetraft.store.stream._lookahead cimport (
 )
 from jetraft.store.stream._quota cimport Quota
 from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
+from jetraft.store.stream._shelves cimport Shelf
 from jetraft.store.stream._spans cimport Place, SpanTable
-from jetraft.store.stream._subjtree cimport SubjectTree
+from jetraft.store.stream._subjtree cimport Subject, SubjectTree, text_of
 from jetraft.store.stream._verdicts cimport Verdicts
 
 
 cdef enum:                            # as in store/frames/format.py, which a server without streams does not load
     MESSAGES_KIND = 3                 # Kind.MESSAGES
     NOT_OPEN = 1 | 2 | 4              # FRAME_SEALED, FRAME_THIN, FRAME_PACKED: readers get these frames in another form
+
+    LARGE = 4_096                     # messages: when fewer go, each is removed by itself
+    ANEW_KEPT_MAX = 1_024             # messages that are taken along
+    SHED_STRETCHES = 16               # of subjects, 256 each, that are freed at a time
+    SHED_CHUNKS = 1_024               # the same
 
 cdef uint64_t SEQ_MAX = 1 << 62  # a purge moves a stream at most here: later sequences cannot overflow 64 bits
 
@@ -54,6 +60,8 @@ cdef class Index(Chains):
         self.chunks = ChunkTable()
         self.spans = SpanTable()
         self.watchers = []
+        self.remains = []
+        self.large = LARGE
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self.overhead_bytes = overhead_bytes
@@ -71,8 +79,22 @@ cdef class Index(Chains):
         The sequences must be above last_seq; the sequences of a gap never had a message.
         """
         cdef uint64_t before = self.tree.removals
+        if self.remains:
+            self.shed()
         self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, None)
         return self.tree.removals - before
+
+    def shed(self):
+        """Free a part of what is left of before the index began anew; True when there is more."""
+        cdef SubjectTree tree
+        cdef ChunkTable chunks
+        if self.remains:
+            tree, chunks = self.remains[len(self.remains) - 1]
+            if chunks.count > chunks.start:
+                chunks.drop_below(min(chunks.start + SHED_CHUNKS, chunks.count))
+            elif not tree.shed(SHED_STRETCHES):
+                self.remains.pop()
+        return bool(self.remains)
 
     def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject, max_bytes_per_subject=-1):
         """Set the limits (-1 = none), enforce them, return how many messages were dropped."""
@@ -114,13 +136,20 @@ cdef class Index(Chains):
         return out
 
     def remove_below(self, uint64_t seq):
-        """Remove every message below `seq`; return how many. last_seq stays."""
-        cdef uint64_t before = self.tree.removals
+        """Remove every message below `seq`; return how many. last_seq stays.
+
+        Where few are left the index begins anew with them: the cost follows the smaller part.
+        """
+        cdef uint64_t messages = self.messages, kept
+        if self.first_seq < seq and self.messages >= self.large:
+            kept = self.count_all(seq)
+            if kept <= ANEW_KEPT_MAX and self.messages - kept >= self.large:
+                self.begin_anew(seq)
         while self.messages and self.first_seq < seq:
-            if (self.tree.removals - before) % LOOKAHEAD_RECORDS == 0:
+            if (messages - self.messages) % LOOKAHEAD_RECORDS == 0:
                 fetch_oldest(self.first_seq, LOOKAHEAD_RECORDS, self.tree, self.chunks)
             self.drop_first()
-        return self.tree.removals - before
+        return messages - self.messages
 
     def skip_to(self, uint64_t seq):
         """Let an empty stream continue at `seq`, which is above last_seq and at most SEQ_MAX."""
@@ -180,6 +209,52 @@ cdef class Index(Chains):
         self.last_ts_ns = last_ts_ns
 
     # -- questions -------------------------------------------------------------------------------------------------
+
+    def above_totals(self, *, max_msgs, max_bytes, Py_ssize_t count_max):
+        """The oldest messages for which these totals leave no room, so many at most."""
+        cdef uint64_t msgs_max = limit_of(max_msgs), bytes_max = limit_of(max_bytes)
+        cdef uint64_t messages = self.messages, size = self.message_bytes, at = self.first_seq
+        cdef list out = []
+        cdef Row row
+        while messages and (messages > msgs_max or size > bytes_max) and len(out) < count_max:
+            self.chunks.row(at, &row)
+            messages -= 1
+            size -= row.size[0]
+            out.append(at)
+            at = self.chunks.find_live(at + 1, self.last_seq)
+        return out
+
+    def above_subjects(self, uint32_t first_id, *, max_msgs_per_subject, max_bytes_per_subject, int64_t visits,
+                       Py_ssize_t count_max):
+        """([oldest messages for which these limits leave no room], the id to go on with, 0 for none).
+
+        Of the subjects from an id on, as long as messages and subjects looked at are not more than `visits`.
+        """
+        cdef uint64_t msgs_max = limit_of(max_msgs_per_subject), bytes_max = limit_of(max_bytes_per_subject)
+        cdef uint64_t count, size, at
+        cdef uint32_t subject_id = max(first_id, <uint32_t>1)
+        cdef Subject *subject
+        cdef list out = []
+        cdef Row row
+        while subject_id < self.tree.id_end:
+            if visits <= 0 or len(out) >= count_max:
+                return out, subject_id
+            visits -= 1
+            subject = self.tree.at(subject_id)
+            count, at, size = subject.count, subject.first_seq, 0
+            if count and bytes_max != UINT64_MAX:
+                size = self._bytes_of(subject_id, &visits)
+            while count > msgs_max or (count > 1 and size > bytes_max):
+                if len(out) >= count_max:
+                    return out, subject_id
+                self.chunks.row(at, &row)
+                count -= 1
+                size -= min(size, <uint64_t>row.size[0])
+                out.append(at)
+                visits -= 1
+                at = self.follow(at, subject_id)
+            subject_id += 1
+        return out, 0
 
     def is_live(self, uint64_t seq):
         """Whether a sequence has a live message."""
@@ -256,8 +331,12 @@ cdef class Index(Chains):
     def memory_bytes(self):
         """Bytes allocated, the subjects included."""
         cdef size_t total = self.chunks.memory_bytes
+        cdef SubjectTree tree
+        cdef ChunkTable chunks
         if self.removed != NULL:
             total += REMOVED_LOG_MESSAGES * sizeof(Removed)
+        for tree, chunks in self.remains:
+            total += tree.memory_bytes + chunks.memory_bytes
         return total + self.spans.memory_bytes + self.tree.memory_bytes
 
     def hide(self, bytes prefix):
@@ -280,6 +359,19 @@ cdef class Index(Chains):
         if not self.chunks.row(seq, &row) or row.subject[0] == 0:
             return False
         return self.spans.find(seq, row.offset[0], out)
+
+    cdef uint64_t _bytes_of(self, uint32_t subject_id, int64_t *visits) noexcept:
+        """The bytes of a subject, known or counted."""
+        cdef uint64_t size = 0, at = self.tree.at(subject_id).first_seq
+        cdef Row row
+        if self.quota is not None:
+            return self.quota.of(subject_id)
+        while at:
+            self.chunks.row(at, &row)
+            size += row.size[0]
+            visits[0] -= 1
+            at = self.follow(at, subject_id)
+        return size
 
     # -- in C: changing --------------------------------------------------------------------------------------------
 
@@ -414,6 +506,88 @@ cdef class Index(Chains):
         else:
             self.chunks.give_back(row.shelf)
         return 0
+
+    cdef int begin_anew(self, uint64_t seq) except -1:
+        """Leave only the messages from `seq` on, which are few: the others are not looked at."""
+        cdef SubjectTree tree = SubjectTree(), before = self.tree
+        cdef ChunkTable chunks = ChunkTable()
+        cdef Quota quota = None if self.quota is None else Quota()
+        cdef Subject *subject
+        cdef Subject *taken
+        cdef Row row, last
+        cdef Verdicts watcher
+        cdef uint32_t subject_id
+        cdef uint64_t first = 0, messages = 0, size = 0, at = self.chunks.find_live(seq, self.last_seq)
+        if quota is not None:
+            quota.bytes_max = self.quota.bytes_max
+        while at:
+            self.chunks.row(at, &row)
+            subject = before.at(row.subject[0])
+            subject_id = tree.intern(text_of(subject), subject.length, tree.code_of(text_of(subject), subject.length))
+            taken = tree.at(subject_id)
+            chunks.put(at, subject_id, row.offset[0], row.size[0])
+            if taken.count:
+                chunks.row(taken.last_seq, &last)
+                last.next[0] = <uint32_t>(at - taken.last_seq) if at - taken.last_seq < FAR else FAR
+            else:
+                taken.first_seq = at
+            taken.last_seq = at
+            taken.count += 1
+            if quota is not None:
+                quota.add(subject_id, row.size[0])
+            first = first or at
+            messages += 1
+            size += row.size[0]
+            at = self.chunks.find_live(at + 1, self.last_seq) if at < self.last_seq else 0
+        # Counts from before are made anew: the log of removals has none of these.
+        tree.removals = before.removals + max(self.messages - messages, <uint64_t>REMOVED_LOG_MESSAGES + 1)
+        self.remains.append((before, self.chunks))
+        self.tree, self.chunks, self.quota = tree, chunks, quota
+        self.messages, self.message_bytes = messages, size
+        self.anew += 1
+        for watcher in self.watchers:
+            watcher.forget()
+        self._forget_before(first or self.last_seq + 1)
+        return 0
+
+    cdef uint64_t drop_subject(self, uint32_t subject_id, uint64_t below_seq) except? 0:
+        """Remove the messages of a subject below a sequence; return how many.
+
+        One by one along the chain that is 25 ns each; a scan removes them in 2 ns, and looks at the others in 1.
+        """
+        cdef Stretch stretch
+        cdef Subject *subject = self.tree.at(subject_id)
+        cdef uint64_t low = subject.first_seq, high = min(subject.last_seq, below_seq - 1), removed = 0, size = 0
+        cdef size_t place
+        cdef uint32_t *sizes
+        if low >= below_seq:
+            return 0
+        while self.chunks.stretch_from(low, high, &stretch):
+            sizes = <uint32_t *>stretch.subject + 3 * <size_t>stretch.shelf.width
+            for place in range(stretch.count):
+                if stretch.subject[place] == subject_id:
+                    (<uint32_t *>stretch.subject)[place] = 0
+                    (<Shelf *>stretch.shelf).live -= 1
+                    size += sizes[place]
+                    removed += 1
+            low = stretch.end
+            self.chunks.give_back(<Shelf *>stretch.shelf)
+        self.messages -= removed
+        self.message_bytes -= size
+        # Counts from before are made anew: the log of removals has none of these.
+        self.tree.removals += max(removed, <uint64_t>REMOVED_LOG_MESSAGES + 1)
+        subject.count -= removed
+        if self.quota is not None:
+            self.quota.totals[subject_id] -= size
+        if subject.count == 0:
+            self.tree.release(subject_id)
+        else:
+            subject.first_seq = self.chunks.find_subject(below_seq, subject.last_seq, subject_id)
+        if self.messages == 0:
+            self._forget_before(self.last_seq + 1)
+        elif self.chunks.subject_of(self.first_seq) == 0:
+            self._forget_before(self.chunks.find_live(self.first_seq, self.last_seq))
+        return removed
 
     cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1:
         """Remove those of these sequences that are live, and add them to `dropped`."""

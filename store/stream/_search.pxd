@@ -14,6 +14,7 @@ cdef class Search:
     cdef list left               # filters that were not looked up yet, the next one last; literals come first
     cdef PatternTree rest        # those of `left`, once all subjects are looked at one by one
     cdef uint32_t next_id        # of these looks; 0: they have not begun
+    cdef uint32_t ids_of         # `Index.anew`, when the ids were given
 
     cdef int take(self, uint32_t subject_id) except -1
     cdef int take_all(self, IdList *ids) except -1

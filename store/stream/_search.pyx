@@ -84,7 +84,7 @@ cdef class Search:
             if used < 0:
                 visits[0] -= WALK_VISITS
                 self.rest = PatternTree(self.left)
-                self.next_id = 1
+                self.next_id, self.ids_of = 1, self.index.anew
                 return 0
             visits[0] -= used + 1
             self.take_all(&ids)
@@ -98,6 +98,8 @@ cdef class Search:
         cdef Subject *subject
         cdef uint32_t end = self.index.tree.id_end, subject_id = self.next_id
         cdef bytes name
+        if self.ids_of != self.index.anew:      # these are other ids, and few
+            self.ids_of, subject_id = self.index.anew, 1
         while subject_id < end and visits[0] > 0 and not self.is_over:
             subject = self.index.tree.at(subject_id)
             visits[0] -= 1

@@ -116,6 +116,16 @@ cdef class FilterSet(Verdicts):
     def remove_matching(self, uint64_t below_seq, uint64_t count_max):
         """Remove up to `count_max` admitted messages below `below_seq`, the oldest first; return how many."""
         cdef uint64_t removed = 0, low = 0, seq
+        cdef uint32_t subject_id
+        cdef Subject *subject
+        if self.mode == Mode.EVERYTHING and count_max >= self.index.messages:
+            return self.index.remove_below(below_seq)
+        if self.mode == Mode.ONE_SUBJECT:
+            subject_id = self._subject_id()
+            subject = self.index.tree.at(subject_id) if subject_id else NULL
+            if subject != NULL and self.index.large <= subject.count <= count_max:
+                if min(subject.last_seq, below_seq) - subject.first_seq < COST_LINK * subject.count:
+                    return self.index.drop_subject(subject_id, below_seq)
         while removed < count_max:
             seq = self.find(low)
             if seq == 0 or seq >= below_seq:

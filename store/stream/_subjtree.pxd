@@ -66,6 +66,7 @@ cdef class SubjectTree:
     cdef inline Subject *at(self, uint32_t subject_id) noexcept:
         return &self.stretches[subject_id >> SUBJECT_BITS][subject_id & SUBJECT_MASK]
 
+    cdef bint shed(self, size_t stretches) noexcept
     cdef uint32_t code_of(self, const char *name, size_t length) noexcept
     cdef uint32_t find(self, const char *name, size_t length) noexcept
     cdef uint32_t find_coded(self, const char *name, size_t length, uint32_t code) noexcept

@@ -151,6 +151,19 @@ cdef class SubjectTree:
         free(self.slots)
         free(self.branches)
 
+    cdef bint shed(self, size_t stretches) noexcept:
+        """Free so many stretches of subjects, of a tree that is not used any more; False when none is left."""
+        cdef uint32_t i
+        while stretches and self.stretch_count:
+            self.stretch_count -= 1
+            stretches -= 1
+            for i in range(max(self.stretch_count << SUBJECT_BITS, 1), self.id_end):
+                if self.at(i).length > NAME_NEAR:
+                    free(<void *>text_of(self.at(i)))
+            self.id_end = min(self.id_end, max(<uint32_t>(self.stretch_count << SUBJECT_BITS), 1))
+            free(self.stretches[self.stretch_count])
+        return self.stretch_count != 0
+
     cdef uint32_t code_of(self, const char *name, size_t length) noexcept:
         """The hash of a name. `length` is 1 or more."""
         return <uint32_t>keyed_hash(name, length, self.seed)

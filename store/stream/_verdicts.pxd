@@ -7,3 +7,4 @@ cdef class Verdicts:
     cdef uint8_t *verdicts         # by id: 0 not evaluated, 1 refused, 2 admitted
     cdef uint32_t verdict_end
     cdef int cover(self, uint32_t id_end) except -1
+    cdef void forget(self) noexcept

@@ -27,6 +27,12 @@ cdef class Verdicts:
         self.verdict_end = end
         return 0
 
+    cdef void forget(self) noexcept:
+        """All ids are of other subjects from now on."""
+        free(self.verdicts)
+        self.verdicts = NULL
+        self.verdict_end = 0
+
     @property
     def memory_bytes(self):
         """Bytes allocated: one for each subject id."""

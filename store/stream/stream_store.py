@@ -158,6 +158,32 @@ class StreamStore(IndexedStream):
             max_bytes_per_subject=limits.max_bytes_per_subject,
         )
 
+    def above_totals(self, limits: StoreLimits, count_max: int) -> list[int]:
+        """The oldest messages for which other totals would leave no room, so many at most."""
+        return self._index.above_totals(max_msgs=limits.max_msgs, max_bytes=limits.max_bytes, count_max=count_max)
+
+    def above_subjects(self, limits: StoreLimits, first: int, *, visits: int, count_max: int) -> tuple[list[int], int]:
+        """The same for the limits of subjects, of those from a number on; and the number to go on with, 0 for none.
+
+        `visits` bounds the subjects and messages that are looked at: some 10 ns each.
+        """
+        return self._index.above_subjects(
+            first,
+            max_msgs_per_subject=limits.max_msgs_per_subject,
+            max_bytes_per_subject=limits.max_bytes_per_subject,
+            visits=visits,
+            count_max=count_max,
+        )
+
+    @property
+    def has_remains(self) -> bool:
+        """Whether there is memory that a removal of nearly everything has left."""
+        return bool(self._index.remains)
+
+    def free_remains(self) -> bool:
+        """Free a part of the memory that a removal of nearly everything has left; True when there is more."""
+        return self._index.shed()
+
     def remove(self, seqs: Iterable[int], *, erase: bool = False) -> list[int]:
         """Remove messages, return the sequences that were live.
 

@@ -177,13 +177,22 @@ class Meter:
                 return
             before = now
 
+    def forget(self) -> None:
+        """Have the longest step be that of what comes now."""
+        total_ns = metered.read(self._figures).total_ns
+        self._figures[: metered.FIGURES.size] = metered.FIGURES.pack(total_ns, 0, b"")
+
+    def figures(self) -> metered.Figures:
+        """What the steps have cost until now, and the longest since `forget`."""
+        return metered.read(self._figures)
+
     def cost(self, case: Case, size: int) -> Cost | None:
         """What a case costs at a size; None when there is nothing of that size."""
         ask = case.make(size, self._inbox)
         if ask is None:
             return None
-        before = metered.read(self._figures)
-        self._figures[: metered.FIGURES.size] = metered.FIGURES.pack(before.total_ns, 0, b"")
+        before = self.figures()
+        self.forget()
         if ask.page:
             self.server.get(ask.page)
         elif ask.is_system:
@@ -194,7 +203,7 @@ class Meter:
         for lines in ask.then:
             self._ask(lines, 0)
         self.rest()
-        after = metered.read(self._figures)
+        after = self.figures()
         for lines in ask.clean:
             self._ask(lines, 0)
         if self._client.closed:

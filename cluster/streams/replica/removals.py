@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from jetraft.store.stream.stream_store import StreamStore
 
 NO_SEQ: Final = 1 << 63  # above every sequence
-PURGED_MAX: Final = 50_000  # messages that go with one entry: 0.2 us each on every replica
+PURGED_MAX: Final = 10_000  # messages that go with one entry: up to 0.2 us each on every replica
+KEPT_FEW: Final = 1_000  # messages that are left of a stream: then all others go at once (store/stream/_index.pyx)
 
 
 def purge_of(config: StreamConfig, request: JSApiStreamPurgeRequest) -> commands.Purge:
@@ -41,11 +42,13 @@ def purge_of(config: StreamConfig, request: JSApiStreamPurgeRequest) -> commands
 
 
 def part_of(purge: commands.Purge, store: StreamStore) -> commands.Purge | None:
-    """The oldest PURGED_MAX of what a purge removes; None when it removes no more than that.
+    """The oldest PURGED_MAX of what a purge removes; None when it removes no more than that, or nearly everything.
 
     Each part is an entry of its own, and others are applied in between. The purge itself is the last one.
     """
     filters = () if purge.subject in (None, EVERYTHING) else (purge.subject,)
+    if not filters and not purge.keep and store.num_pending((), purge.below_seq or store.next_seq) <= KEPT_FEW:
+        return None
     found = store.next_matches(filters, store.first_seq, PURGED_MAX + 1)
     if len(found) <= PURGED_MAX or (purge.below_seq and found[-1] >= purge.below_seq):
         return None

@@ -36,6 +36,7 @@ from jetraft.cluster.streams.replica.leader import StreamLeadership
 from jetraft.cluster.streams.replica.loss_news import LossNews
 from jetraft.cluster.streams.replica.removals import deletion_of, purge_of
 from jetraft.cluster.streams.replica.stream_infos import stream_info
+from jetraft.cluster.streams.replica.surplus import Surplus
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
@@ -113,6 +114,8 @@ class StreamReplica:
         self._to_tell: bool | None = None
         self._is_telling = False  # that entry is on its way
         self._proposed_revision = 0  # of the configuration that is on its way
+        self._surplus: Surplus | None = None  # what goes before it, in this term of leadership
+        self._remains: TimerHandle | None = None  # frees memory that a removal has left, a part in each turn
         self._loss_news = LossNews()
         self._changed_ns = site.clock.unix_ns()  # since when this assignment is known here
         self._group: Group | None = None  # while the state is being recovered
@@ -481,8 +484,15 @@ class StreamReplica:
             self._leadership.applied(messages_added=messages_added)
         if messages_added:
             self._direct.applied()
+        if self._group is not None and self._remains is None and self.machine.store.has_remains:
+            self._free_remains()
 
     # --- inside
+
+    def _free_remains(self) -> None:
+        self._remains = None
+        if self.machine.store.free_remains() and not self._retired:
+            self._remains = self._site.timers.call_at(self._site.clock.mono_ns() + 1, self._free_remains)
 
     def _lead(self) -> None:
         """Begin to lead, once the group leads, the stream has its configuration, and the assignment is current."""
@@ -584,6 +594,9 @@ class StreamReplica:
     def _end_leadership(self, reason: bytes = STATUS_LEADER, *, is_removed: bool = False) -> None:
         self._end_restoration()
         leadership, self._leadership = self._leadership, None
+        if self._surplus is not None:
+            self._surplus.end()
+            self._surplus, self._proposed_revision = None, 0
         if leadership is not None:
             for consumer in self.consumer_names()[:CONSUMERS_TOLD_MAX] if is_removed else ():
                 self._site.advisories.consumer_action(self.config.name, consumer, "delete")
@@ -615,9 +628,27 @@ class StreamReplica:
         if self._proposed_revision >= revision or not self._mandate.may_lead or not self.group.is_leader:
             return
         command = self._config_command()
-        if command is not None:
-            self._proposed_revision = revision
+        if command is None:
+            return
+        self._proposed_revision = revision
+        if self._leadership is not None and self._make_room(revision):
+            return
+        self.group.propose(_proposal(command), partial(self._config_ended, revision))
+
+    def _make_room(self, revision: int) -> bool:
+        """Remove what is above the limits of the assigned configuration, if it is much, and propose that afterwards."""
+        if self._surplus is not None:
+            self._surplus.end()
+        limits = limits_of(self.assignment.config)
+        self._surplus = Surplus(self._site, self.group, self.machine, limits, partial(self._made_room, revision))
+        return self._surplus.begin()
+
+    def _made_room(self, revision: int, outcome: Outcome) -> None:
+        command = self._config_command()
+        if outcome is Outcome.OK and command is not None and self._proposed_revision == revision:
             self.group.propose(_proposal(command), partial(self._config_ended, revision))
+        else:
+            self._config_ended(revision, outcome, None)
 
     def _config_ended(self, revision: int, _outcome: Outcome, _result: object) -> None:
         """It is in force, or is proposed again: by the next leader, or here when this is looked at."""

@@ -80,7 +80,7 @@ def view(machine: StreamMachine) -> tuple[object, ...]:
     live = store.next_matches((), 1, 1000)
     messages = [(message.seq, message.subject, message.payload) for message in store.load_many(live)]
     dedup = [machine.dedup.check(b"id-%d" % number) for number in range(4)]
-    ttl = bytes(machine.ttl.copy(machine.is_live).pack(store.liveness()))
+    ttl = bytes(machine.ttl.copy().pack(store.liveness()))
     tables = dedup, ttl, machine.schedules.to_list(machine.is_live)
     return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, tables
 

@@ -1,5 +1,6 @@
 """The heap of ends does what a sorted list does, and its bytes are what msgpack makes of the pairs."""
 
+from array import array
 from collections.abc import Sequence
 from functools import partial
 from operator import lt
@@ -34,7 +35,7 @@ def drained(ends: EndHeap) -> list[tuple[int, int]]:
 
 def packed_of(ends: EndHeap, never: Sequence[int] = ()) -> bytes:
     """A snapshot in which everything is live."""
-    return bytes(ends.copy().pack(list(never), b"", 0, INT64_MAX))
+    return bytes(ends.copy().pack(array("Q", never), b"", 0, INT64_MAX))
 
 
 @given(PAIRS)
@@ -73,7 +74,7 @@ def test_a_snapshot_leaves_out_what_is_gone(pairs: list[tuple[int, int]], live: 
     copied = ends.copy()
     while len(ends):  # what happens afterwards is not in it
         ends.pop()
-    packed = copied.pack([], dead, first, last)
+    packed = copied.pack(array("Q"), dead, first, last)
     assert [tuple(pair) for pair in msgpack.unpackb(packed)] == sorted(pair for pair in pairs if pair[1] in live)
 
 
@@ -101,7 +102,7 @@ def test_two_places_for_each_that_is_added_bound_what_is_kept_of_what_is_gone() 
 @pytest.mark.parametrize("dead", [b"\x01", b"\x01\x00", b"\xff" * 12])
 def test_damaged_runs_of_what_is_gone_are_refused(dead: bytes) -> None:
     with pytest.raises(ValueError, match="damaged"):
-        filled([(1, 1)]).copy().pack([], dead, 1, 9)
+        filled([(1, 1)]).copy().pack(array("Q"), dead, 1, 9)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
 """The index where its memory is concerned, and where its answers differ from the store's."""
 
+import time
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from jetraft.store.stream._index import Index
+from jetraft.store.stream._search import LastSearch
+from jetraft.store.stream._select import FilterSet
 from jetraft.store.stream._seqset import PackedRanges
 from tests.store.stream.test_select import extend, index_of
 
@@ -20,6 +26,8 @@ def test_removed_chunks_are_given_back() -> None:
         index.remove(seq)
     assert index.memory_bytes < 90 * CHUNK_BYTES
     assert index.remove_below(40_000) == 19_999
+    while index.shed():
+        pass
     assert index.memory_bytes < 8 * CHUNK_BYTES
     extend(log, index, b"a")
     assert (index.first_seq, index.last_seq, index.messages) == (40_000, 40_001, 2)
@@ -74,3 +82,103 @@ def test_loading_refuses_sequences_after_the_last() -> None:
         index.load(entry.frame, place.block, place.offset, PackedRanges(b"", 1))
     with pytest.raises(ValueError, match="above the last one"):
         index.finish_load(1, 0)
+
+
+def least_ms(index_with: Callable[[], tuple[FilterSet, Index]], act: Callable[[FilterSet, Index], object]) -> float:
+    """The processor time of this, in ms: the least of three, as nothing else makes it shorter."""
+    found = []
+    for _ in range(3):
+        filters, index = index_with()
+        began_ns = time.thread_time_ns()
+        act(filters, index)
+        found.append((time.thread_time_ns() - began_ns) / 1e6)
+    return min(found)
+
+
+MANY = 100_000
+
+
+def many(of: Callable[[int], bytes], wanted: bytes = b"s.1") -> tuple[FilterSet, Index]:
+    log, index = index_of(of(1))
+    for first in range(2, MANY, 1000):
+        extend(log, index, *[of(seq) for seq in range(first, first + 1000)])
+    return FilterSet(index, (wanted,)), index
+
+
+@pytest.mark.parametrize(
+    ("of", "act"),
+    [  # one by one these take 2 to 20 ms
+        (lambda seq: b"s.%d" % seq, lambda _, index: index.remove_below(index.last_seq)),
+        (lambda seq: b"s.%d" % seq, lambda _, index: index.remove_below(index.last_seq + 1)),
+        (lambda seq: b"s.%d" % seq, lambda _, index: FilterSet(index, ()).remove_matching(index.last_seq, 1 << 60)),
+        (lambda _: b"s.1", lambda filters, index: filters.remove_matching(index.last_seq, 1 << 60)),
+        (lambda seq: b"s.%d" % (seq % 2), lambda filters, index: filters.remove_matching(index.last_seq, 1 << 60)),
+    ],
+)
+def test_a_message_that_takes_the_place_of_very_many_is_applied_in_one_short_step(
+    of: Callable[[int], bytes], act: Callable[[FilterSet, Index], object]
+) -> None:
+    assert least_ms(partial(many, of), act) < 0.8
+
+
+def test_memory_of_before_is_freed_by_parts_and_by_what_is_stored() -> None:
+    _, index = many(lambda seq: b"a.long.name.of.a.subject.with.a.number.%d" % seq)
+    before = index.memory_bytes
+    index.remove_below(index.last_seq)
+    assert index.memory_bytes > before * 0.8
+    steps = 0
+    while index.shed():
+        steps += 1
+    assert steps > 20
+    assert index.memory_bytes < 40_000
+    log, index = index_of(*[b"s.%d" % seq for seq in range(10_000)])
+    index.remove_below(10_000)
+    for _ in range(20):
+        extend(log, index, b"s.a")
+    assert not index.remains
+
+
+def test_a_search_goes_on_when_the_index_begins_anew_between_two_of_its_steps() -> None:
+    """The ids of subjects are others then: what was looked at before says nothing of them."""
+    log, index = index_of(*[b"s.%d.z" % seq for seq in range(30_000)])
+    extend(log, index, b"s.wanted.x", *[b"t.%d.z" % seq for seq in range(5_000)])
+    search = LastSearch(index, (b"*.*.x", b"*.*.y"))
+    assert search.step(21_000)
+    assert search.step(1_000)
+    index.large = 1
+    index.remove_below(34_900)
+    extend(log, index, b"s.wanted.y")
+    while search.step(100):
+        pass
+    assert search.found == index.last_seq
+    assert index.anew == 1
+
+
+@pytest.mark.parametrize("limits", [(5, -1), (-1, 200), (0, -1), (7, 100), (-1, -1)])
+def test_what_is_above_totals_is_what_they_drop(limits: tuple[int, int]) -> None:
+    _, index = index_of(*[b"a.%d" % (seq % 7) * (1 + seq % 3) for seq in range(40)])
+    index.remove_many(range(3, 20, 4))
+    before = set(FilterSet(index, ()).next_matches(0, 99))
+    above = index.above_totals(max_msgs=limits[0], max_bytes=limits[1], count_max=99)
+    assert index.above_totals(max_msgs=limits[0], max_bytes=limits[1], count_max=3) == above[:3]
+    index.limit(max_msgs=limits[0], max_bytes=limits[1], max_msgs_per_subject=-1)
+    assert set(above) == before - set(FilterSet(index, ()).next_matches(0, 99))
+
+
+@pytest.mark.parametrize("limits", [(1, -1), (3, -1), (-1, 70), (2, 60), (0, -1)])
+def test_what_is_above_limits_of_subjects_is_what_they_drop(limits: tuple[int, int]) -> None:
+    _, index = index_of(*[b"a.%d" % (seq * seq % 11) for seq in range(90)])
+    index.remove_many(range(3, 60, 4))
+    before = set(FilterSet(index, ()).next_matches(0, 99))
+    above: set[int] = set()
+    first = 1
+    while first:
+        seqs, first = index.above_subjects(
+            first, max_msgs_per_subject=limits[0], max_bytes_per_subject=limits[1], visits=3, count_max=4
+        )
+        assert len(seqs) <= 4
+        above |= set(seqs)
+        index.remove_many(seqs)
+    found = set(FilterSet(index, ()).next_matches(0, 99))
+    assert above == before - found
+    assert index.limit(max_msgs=-1, max_bytes=-1, max_msgs_per_subject=limits[0], max_bytes_per_subject=limits[1]) == 0

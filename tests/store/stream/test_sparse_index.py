@@ -28,13 +28,14 @@ GAPS = st.sampled_from([0, 0, 0, 1, CHUNK - 1, 3 * CHUNK, 9 * CHUNK, 1 << 20, 1 
 class SparseStream(RuleBasedStateMachine):
     """Long runs, gaps of every length, removals that leave little of a chunk; beside a dictionary."""
 
-    @initialize(keep=st.sampled_from([-1, -1, 1, 3]))
-    def start(self, keep: int) -> None:
+    @initialize(keep=st.sampled_from([-1, -1, 1, 3]), large=st.sampled_from([4096, 1, 20, 300]))
+    def start(self, keep: int, large: int) -> None:
         limits = StoreLimits(max_msgs_per_subject=keep)
         self.log = MemLog(block_bytes=20_000)
         self.store = StreamStore(self.log, limits)
         self.model = NaiveStream(limits, SizeModel.FILE)
         self.keep = keep
+        self.store._index.large = self.large = large
         self.unique = 0
 
     def seqs(self, seed: int) -> list[int]:
@@ -95,6 +96,21 @@ class SparseStream(RuleBasedStateMachine):
         restored = StreamStore(self.log, StoreLimits())
         restored.restore(self.store.snapshot())
         self.store = restored
+        self.store._index.large = self.large
+
+    @rule(data=st.data())
+    def roll_up(self, data: Any) -> None:
+        """As a message does that takes the place of all before it, or of those of its subject."""
+        subject = data.draw(st.sampled_from([None, *SUBJECTS]))
+        below = self.store.last_seq - data.draw(st.sampled_from([0, 0, 1, 3, 500, 2000]))
+        if below > 0:
+            gone = {seq for seq in self.model.matching(() if subject is None else (subject,)) if seq < below}
+            assert self.store.purge(subject=subject, below_seq=below) == len(gone)
+            self.model.live = {seq: one for seq, one in self.model.live.items() if seq not in gone}
+
+    @rule()
+    def shed(self) -> None:
+        self.store._index.shed()
 
     @rule(seed=st.integers(0, 1 << 32))
     def ask(self, seed: int) -> None:

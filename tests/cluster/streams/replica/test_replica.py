@@ -181,7 +181,8 @@ def test_a_purge_removes_what_it_names(request_: JSApiStreamPurgeRequest, purged
 @pytest.mark.parametrize(
     ("request_", "purged", "removals"),
     [
-        (JSApiStreamPurgeRequest(), 10, [3, 3, 3, 1]),
+        (JSApiStreamPurgeRequest(), 10, [10]),  # what is left is looked at, and not what goes
+        (JSApiStreamPurgeRequest(filter=">", seq=10), 9, [9]),
         (JSApiStreamPurgeRequest(filter="s.a"), 5, [3, 2]),
         (JSApiStreamPurgeRequest(filter="s.*", keep=2), 8, [3, 3, 2]),
         (JSApiStreamPurgeRequest(seq=9), 8, [3, 3, 2]),
@@ -193,6 +194,7 @@ def test_a_purge_of_many_messages_is_several_entries(
     request_: JSApiStreamPurgeRequest, purged: int, removals: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jetraft.cluster.streams.replica.removals.PURGED_MAX", 3)
+    monkeypatch.setattr("jetraft.cluster.streams.replica.removals.KEPT_FEW", 1)
     node = Node()
     replica = start_stream(node)
     publish(node, *[b"s.a", b"s.b"] * 5)
@@ -425,6 +427,39 @@ def test_a_message_that_never_expires_outlives_max_age() -> None:
     publish(node, b"s.a")
     node.sleep(7 * S)
     assert replica.machine.store.next_matches((), 1, 10) == [1, 3]
+
+
+def test_messages_that_end_are_found_behind_many_that_never_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few are looked at in each step; the next one goes on where that has ended."""
+    monkeypatch.setattr("jetraft.cluster.streams.replica.expiry.LOOKS_MAX", 3)
+    node = Node()
+    replica = start_stream(node, allow_msg_ttl=True, max_age=5 * S)
+    for text in ("never",) * 10 + ("1h", "never", "1h") + ("never",) * 10:
+        publish(node, b"s.a", hdr=ttl(text))
+    publish(node, b"s.a")
+    assert node.sleep(4 * S) is not None
+    assert replica.machine.messages == 24
+    node.sleep(2 * S)
+    assert replica.machine.store.next_matches((), 1, 99) == [*range(1, 11), 12, *range(14, 24)]
+    publish(node, b"s.a")
+    node.sleep(6 * S)
+    assert replica.machine.messages == 21
+
+
+def test_markers_are_placed_some_at_a_time_and_the_next_follow_when_these_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jetraft.cluster.streams.replica.expiry.MARKED_MAX", 3)
+    node = Node()
+    config = {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "subject_delete_marker_ttl": 60 * S}
+    replica = start_stream(node, **config)
+    for number in range(10):
+        publish(node, b"s.%d" % number, hdr=ttl("60s"))
+    node.sleep(60 * S)
+    node.sleep(S // 2)
+    assert replica.machine.store.next_matches((), 1, 99) == list(range(11, 21))
+    node.sleep(61 * S)
+    assert replica.machine.messages == 0
 
 
 def hdrs(replica: StreamReplica) -> dict[int, bytes]:
