@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.assembly_layers import Replicas
     from jetraft.cluster.assembly_requests import Requests
+    from jetraft.cluster.calls.handing_over import Handovers
     from jetraft.cluster.calls.messages.forwarding import ForwardedRequest
     from jetraft.cluster.clocks import ClockWatch
     from jetraft.cluster.meta.admission import NodeAdmission
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.cluster.requests.template_publishes import TemplatePublishes
     from jetraft.cluster.state.changes import StreamChanges
-    from jetraft.cluster.streams.admission.handing_over import Handovers
     from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.raft.group import Group
     from jetraft.raft.recovery.repair import Repairs

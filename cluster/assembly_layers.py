@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.meta.admission import NodeAdmission
 from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.backend import MetaBackend
@@ -28,7 +29,6 @@ from jetraft.cluster.quota import Quota
 from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
 from jetraft.cluster.site import Site
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.streams.replica.host import StreamHost
 from jetraft.cluster.streams.replica.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining

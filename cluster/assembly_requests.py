@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.calls.forward import Forwarder
+from jetraft.cluster.calls.handing_over import Handovers
 from jetraft.cluster.meta.currency import Currency
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.lease_grants import LeaseGrants
@@ -22,7 +23,6 @@ from jetraft.cluster.requests.service import ClusterService
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.requests.template_publishes import TemplatePublishes
 from jetraft.cluster.requests.usage import Usages
-from jetraft.cluster.streams.admission.handing_over import Handovers
 
 if TYPE_CHECKING:
     from jetraft.cluster.assembly_shared import Shared

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.advisories import Advisories
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.state.changes import StreamChanges
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.histogram import Histogram
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from random import Random
 
     from jetraft.cluster.accounts import AccountQuota
+    from jetraft.cluster.calls.handing_over import Handovers
     from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.cluster.ports import Outbox, Timers, Traces
     from jetraft.cluster.quota import Quota
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.admission.handing_over import Handovers
     from jetraft.raft.manager import Manager
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId

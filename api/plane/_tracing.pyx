@@ -50,7 +50,7 @@ from jetraft.api.plane._types cimport (
 cdef enum:
     KIND_CLIENT = 0     # of events
     KIND_ROUTE = 1
-    TRACED_ORIGIN = 0x80000000      # see cluster/streams/publishing/candidate.py
+    TRACED_ORIGIN = 0x80000000      # see cluster/capture/reach.py
     TRACED_ONLY = 0x40000000
     TRACES_MAX = 1 << 20            # of a turn; the others are delivered without events of streams
 

@@ -9,6 +9,11 @@ publish. The plane makes a mask for each kind when it starts, and asks it where 
 from enum import IntEnum
 from typing import Final
 
+# The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
+TRACED_ORIGIN: Final = 0x8000_0000
+TRACED_ONLY: Final = 0x4000_0000
+TRACE_NUMBERS: Final = TRACED_ONLY - 1
+
 
 class MessageOrigin(IntEnum):
     """The sender of a message. The numbers travel between nodes, in four bits: they keep their meaning."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.assignment import StreamAssignment
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.streams.replica.replica import StreamReplica
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError

@@ -1,4 +1,4 @@
-"""How publishes pass from a leader that was asked to go to the next one (cluster/streams/admission/handing_over.py).
+"""How publishes pass from a leader that was asked to go to the next one (cluster/calls/handing_over.py).
 
 stream.handover: HandoverQuestion -> HeldMessages
 cluster.fence: nothing -> nothing, behind all that was sent before

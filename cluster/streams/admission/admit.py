@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.capture._capture import capture_at, encode_capture
 from jetraft.cluster.state.ttl import marker_hdr
 from jetraft.cluster.streams.batches._staging import add_fast_run
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.cluster.streams.batches.batching import Batching
 from jetraft.cluster.streams.publishing._admission import RecordBatch
 from jetraft.cluster.streams.publishing.candidate import (

@@ -21,7 +21,7 @@ cdef enum:
     LINE_END_BYTES = 2
     APPEND_BYTES = 6                  # of ".1.$FI", behind the number of a message that is appended to a fast batch
 
-cdef uint32_t TRACED_ORIGIN = 0x8000_0000  # of the origin, as in candidate.py
+cdef uint32_t TRACED_ORIGIN = 0x8000_0000  # of the origin, as in cluster/capture/reach.py
 
 
 cdef size_t write_number(char *out, uint64_t number) noexcept nogil:

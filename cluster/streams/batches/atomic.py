@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.cluster.batch_room import BATCH_ID_BYTES_MAX, BatchRoom
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.streams.batches._staging import run_of
-from jetraft.cluster.streams.batches.batch_room import BATCH_ID_BYTES_MAX, BatchRoom
 from jetraft.store.model import errors
 from jetraft.store.model.versioning import is_level_served
 

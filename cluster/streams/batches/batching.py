@@ -35,7 +35,7 @@ from jetraft.store.model.extensions import stream_extensions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jetraft.cluster.streams.batches.batch_room import BatchRoom
+    from jetraft.cluster.batch_room import BatchRoom
     from jetraft.cluster.streams.publishing.publish import Known, Publish, Turn
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig

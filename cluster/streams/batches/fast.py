@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.streams.batches.batch_room import (
+from jetraft.cluster.batch_room import (
     BATCH_ID_BYTES_MAX,
     FAST_PER_SERVER_MAX,
     FAST_PER_STREAM_MAX,

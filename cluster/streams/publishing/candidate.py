@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.capture._capture import capture_at
+from jetraft.cluster.capture.reach import TRACE_NUMBERS, TRACED_ONLY, TRACED_ORIGIN
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.ttl import parse_ttl
 from jetraft.store.model import errors
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
 
 FAST_SUFFIX: Final = b".$FI"  # of the reply subjects of fast batches; `_admission.pyx` looks for it too
-
-# The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
-TRACED_ORIGIN: Final = 0x8000_0000
-TRACED_ONLY: Final = 0x4000_0000
-TRACE_NUMBERS: Final = TRACED_ONLY - 1
 
 
 @attrs.frozen(slots=True)

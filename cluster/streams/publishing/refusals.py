@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture.reach import TRACED_ORIGIN
 from jetraft.cluster.memory_budget import Shortage
-from jetraft.cluster.streams.publishing.candidate import TRACED_ORIGIN, Candidate
+from jetraft.cluster.streams.publishing.candidate import Candidate
 from jetraft.cluster.streams.publishing.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.publishing.traced import refused_text
 from jetraft.store.model import errors

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from jetraft.cluster.calls.handing_over import ExpectedHeld, HeldPublishes, LeftSink, newest_before
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import MessageOrigin, SinkKind
 from jetraft.cluster.consumers.ack_publish import AckOutcome
@@ -21,7 +22,6 @@ from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.admission.ack_publish import admit_with_ack
 from jetraft.cluster.streams.admission.admit import PublishAdmission
 from jetraft.cluster.streams.admission.copies import admit_copies, admit_plain_copies
-from jetraft.cluster.streams.admission.handing_over import ExpectedHeld, HeldPublishes, LeftSink, newest_before
 from jetraft.cluster.streams.batches.batch_timer import BatchTimer
 from jetraft.cluster.streams.gets.direct import DirectGets
 from jetraft.cluster.streams.publishing.ack_sending import AckSending

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.admission.admit import ENTRY_BYTES_MAX, PublishAdmission
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.batch_room import BatchRoom
 from jetraft.cluster.streams.batches import atomic
 from jetraft.cluster.streams.batches.atomic import AtomicBatches, Declined, Kept, Whole
-from jetraft.cluster.streams.batches.batch_room import BatchRoom
 from jetraft.store.model.limits import (
     ATOMIC_BYTES_MAX,
     ATOMIC_MESSAGES_MAX,

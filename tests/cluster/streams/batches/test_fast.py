@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jetraft.cluster.batch_room import FAST_PER_SERVER_MAX, FAST_PER_STREAM_MAX, BatchRoom
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.admission.admit import PublishAdmission
-from jetraft.cluster.streams.batches.batch_room import FAST_PER_SERVER_MAX, FAST_PER_STREAM_MAX, BatchRoom
 from jetraft.cluster.streams.batches.fast import (
     APPEND,
     COMMIT,

@@ -38,8 +38,7 @@ from jetraft.cluster.calls.messages.handing_over import (
 )
 from jetraft.cluster.calls.waiting import ask_for, ask_peer
 from jetraft.cluster.capture._capture import captures, encode_capture
-from jetraft.cluster.capture.reach import SinkKind
-from jetraft.cluster.streams.publishing.candidate import TRACED_ONLY, TRACED_ORIGIN
+from jetraft.cluster.capture.reach import TRACED_ONLY, TRACED_ORIGIN, SinkKind
 from jetraft.store.model.clock import NS_PER_MS
 
 if TYPE_CHECKING:

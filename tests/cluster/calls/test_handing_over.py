@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from jetraft.cluster.calls.handing_over import ASK_S, KEEP_NS, SIGN_S, Handovers, HeldPublishes, LeftSink
 from jetraft.cluster.calls.messages.handing_over import (
     FENCE,
     HELD_BYTES_MAX,
@@ -17,10 +18,8 @@ from jetraft.cluster.calls.messages.handing_over import (
     HeldMessages,
 )
 from jetraft.cluster.capture._capture import captures, encode_capture
-from jetraft.cluster.capture.reach import SinkKind
-from jetraft.cluster.streams.admission.handing_over import ASK_S, KEEP_NS, SIGN_S, Handovers, HeldPublishes, LeftSink
+from jetraft.cluster.capture.reach import TRACED_ONLY, TRACED_ORIGIN, SinkKind
 from jetraft.cluster.streams.mandate import Mandate
-from jetraft.cluster.streams.publishing.candidate import TRACED_ONLY, TRACED_ORIGIN
 from jetraft.cluster.streams.replica.leader import TRANSFER_LOOK_NS, StreamLeadership
 from jetraft.raft.engine.leadership import Transfer
 from jetraft.raft.freshness import Freshness
