@@ -6,7 +6,7 @@ An account with tiers has a quota of its own in each: a stream that changes its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -20,12 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.state.assignment import StreamAssignment
-    from jetraft.cluster.streams.replica.replica import StreamReplica
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.tiers import Allowance
 
 INT64_MAX: Final = 2**63 - 1
+
+
+class HeldStream(Protocol):
+    """A replica on this node, as the limits of its account see it."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes that the live messages count."""
+
+    @property
+    def is_leader(self) -> bool:
+        """True when this replica leads and takes publishes."""
 
 
 @attrs.frozen(eq=False)
@@ -36,7 +47,7 @@ class Accounts:
     """
 
     limits: Mapping[str, Allowance | None]
-    replicas: Callable[[], Sequence[tuple[StreamAssignment, StreamReplica]]]
+    replicas: Callable[[], Sequence[tuple[StreamAssignment, HeldStream]]]
     may_change: bool = False
     _quotas: dict[str, AccountQuota] = attrs.field(factory=dict)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from jetraft.cluster.consumers.effects import PinEvent
     from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
@@ -206,10 +205,10 @@ class Advisories:
         subject = f"CONSUMER.DEAD_LETTERED.{stream}.{consumer}"
         self._tell(subject, OURS + "dead_lettered", {**fields, **why, **kept})
 
-    def pin_changed(self, stream: str, consumer: str, event: PinEvent) -> None:
-        """A client of a priority group was pinned, or is no longer."""
-        past, how = ("PINNED", {"pinned_id": event.pin_id}) if event.pin_id else ("UNPINNED", {"reason": event.reason})
-        fields = {"account": self._account, "stream": stream, "consumer": consumer, "group": event.group, **how}
+    def pin_changed(self, stream: str, consumer: str, group: str, *, pin_id: str, reason: str) -> None:
+        """A client of a priority group was pinned, or, without an id, is no longer for this reason."""
+        past, how = ("PINNED", {"pinned_id": pin_id}) if pin_id else ("UNPINNED", {"reason": reason})
+        fields = {"account": self._account, "stream": stream, "consumer": consumer, "group": group, **how}
         self._tell(f"CONSUMER.{past}.{stream}.{consumer}", f"consumer_group_{past.lower()}", fields)
 
     # --- the API

@@ -185,7 +185,7 @@ class ConsumerRunner:
         if effects.samples:
             publish_samples(site, stream, self.core, effects.samples)
         for event in effects.pins:
-            site.advisories.pin_changed(stream, self.state.name, event)
+            site.advisories.pin_changed(stream, self.state.name, event.group, pin_id=event.pin_id, reason=event.reason)
         return gives_up
 
     def _tell_given_up(self, command: Dropped | GaveUp) -> None:

@@ -21,6 +21,7 @@ from jetraft.cluster.batch_room import (
     FAST_PER_STREAM_MAX,
     BatchRoom,
 )
+from jetraft.cluster.streams.publishing.publish import FastBatch
 from jetraft.store.model import errors
 from jetraft.store.model.gojson import quote
 from jetraft.store.model.limits import BATCH_IDLE_NS_MAX
@@ -78,23 +79,6 @@ class FastStep:
     answers: list[bytes] = attrs.Factory(list)
     goes_on: bool = False
     error: ApiError | None = None  # it is of no batch that this stream knows or begins
-
-
-@attrs.define(eq=False)
-class FastBatch:
-    """One that has begun. `flow_seq <= stored_seq <= last_seq`, all of the batch."""
-
-    batch_id: bytes
-    may_have_gaps: bool
-    flow_max: int  # what the publisher allows
-    flow: int
-    touched_ns: int
-    last_seq: int = 0  # the last message that came
-    stored_seq: int = 0
-    flow_seq: int = 0  # of the last flow ack
-    stream_seq: int = 0  # of the last message that was stored
-    pending: int = 0  # messages that were proposed and are not committed
-    ends_at: bytes | None = None  # it is acknowledged there, and known no more, when what is pending is committed
 
 
 class FastBatches:

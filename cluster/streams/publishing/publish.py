@@ -13,7 +13,6 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model.subject import is_literal
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.batches.fast import FastBatch
     from jetraft.cluster.streams.publishing._admission import RecordBatch
     from jetraft.cluster.streams.publishing.candidate import Candidate
     from jetraft.store.model.api_error import ApiError
@@ -52,6 +51,23 @@ class Publish:
         late = [encode_capture(reply, payload=ack) for reply, ack in self.answers]
         late += [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
         return acks + b"".join(late)
+
+
+@attrs.define(eq=False)
+class FastBatch:
+    """One that has begun. `flow_seq <= stored_seq <= last_seq`, all of the batch."""
+
+    batch_id: bytes
+    may_have_gaps: bool
+    flow_max: int  # what the publisher allows
+    flow: int
+    touched_ns: int
+    last_seq: int = 0  # the last message that came
+    stored_seq: int = 0
+    flow_seq: int = 0  # of the last flow ack
+    stream_seq: int = 0  # of the last message that was stored
+    pending: int = 0  # messages that were proposed and are not committed
+    ends_at: bytes | None = None  # it is acknowledged there, and known no more, when what is pending is committed
 
 
 @attrs.frozen(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,6 @@ from jetraft.cluster.streams.batches.fast import (
     COMMIT_BEFORE,
     PING,
     START,
-    FastBatch,
     FastBatches,
     Place,
 )
@@ -27,6 +26,9 @@ from jetraft.store.model import errors
 from jetraft.store.model.limits import BATCH_IDLE_NS_MAX
 from tests.cluster.lab import Node, Sent, start_stream, stream_config
 from tests.cluster.streams.admission.test_admit import NOW_NS, Applied, capture, headers
+
+if TYPE_CHECKING:
+    from jetraft.cluster.streams.publishing.publish import FastBatch
 
 PREFIX = b'{"stream":"S","seq":'
 
