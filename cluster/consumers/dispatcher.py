@@ -15,6 +15,7 @@ hundred thousand, and a new leader of it begins at once.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -28,6 +29,7 @@ from jetraft.cluster.consumers.acknowledging import NONE_NAMED
 from jetraft.cluster.consumers.acks import AckKind, named_in, parse_ack_body, parse_ack_subject, tell_refused
 from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, Crowd
 from jetraft.cluster.consumers.effects import Now
+from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.runner import (
@@ -51,7 +53,7 @@ from jetraft.store.model.events import CONSUMER_EXPIRED
 from jetraft.store.model.extensions import consumer_extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jetraft.cluster.capture._capture import Capture
     from jetraft.cluster.consumers.ack_publish import AckPublisher
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
+STARTED_AT_ONCE_MAX: Final = 16  # consumers of a new leader, 90 us each and more; the others in slices of turns
 COPIES_BYTES_MAX: Final = 8 << 20  # of one stream's messages, copied because they are about to be removed
 NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that no client waits for: a crash redelivers that much more
 
@@ -108,22 +111,46 @@ class ConsumerDispatcher:
         self._depth = 0
         self._hungry: dict[str, ConsumerRunner] = {}
         self._runners: dict[str, ConsumerRunner] = {}
+        self._unstarted: Iterator[ConsumerState] = iter(())  # which may need a runner, of a leader that has just begun
+        self._is_ended = False
         self._sinks: list[int] = []
         self._strict: set[bytes] = set()  # consumers whose plain acks are looked at one by one
 
     def start(self) -> None:
         """Serve the consumers that there are, and those to come."""
-        for state in self._machine.consumers.values():
-            self._note_strictness(state)
-            if needs_runner(state):
-                self._run(state)
+        states = list(self._machine.consumers.values())
+        for state in states:
+            if state.config.metadata:
+                self._note_strictness(state)
         name, outbox = self.stream, self.site.outbox
         self._sinks = [
             outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls, kind=SinkKind.API),
             outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks, kind=SinkKind.ACK),
             outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow, kind=SinkKind.ACK),
         ]
+        self._unstarted = iter(states)
+        for state in islice(self._unstarted, STARTED_AT_ONCE_MAX):
+            self._start_one(state)
         self._step(list(self._runners.values()), self.now())
+        if len(states) > STARTED_AT_ONCE_MAX and not self.site.work.add(self, self._start_more):
+            self._start_more(NEVER_NS)
+
+    def _start_one(self, state: ConsumerState) -> ConsumerRunner | None:
+        """Give a consumer a runner that needs one, unless it is gone or a client was earlier."""
+        is_known = self._machine.consumers.get(state.name) is state and state.name not in self._runners
+        return self._run(state) if is_known and needs_runner(state) else None
+
+    def _start_more(self, until_ns: int) -> bool:
+        """Start the others, in slices of turns: a client that asks for one of them earlier finds it."""
+        for state in self._unstarted:
+            if self._is_ended:
+                return False
+            runner = self._start_one(state)
+            if runner is not None:
+                self._step([runner], self.now())
+                if self.site.clock.mono_ns() >= until_ns:
+                    return True
+        return False
 
     def _note_strictness(self, state: ConsumerState) -> None:
         if consumer_extensions(state.config).strict_acks:
@@ -341,6 +368,7 @@ class ConsumerDispatcher:
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over. When the server stops, what waits to be written down is proposed as the last thing."""
+        self._is_ended = True
         if reason == STATUS_SHUTDOWN:
             self.propose_noted()
         for handle in self._sinks:

@@ -8,7 +8,7 @@ not hold any more is skipped when it comes up.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 NEVER_NS: Final = 2**63 - 1
-EXPIRED_MAX: Final = 5_000  # messages that are queued for redelivery, and looks at what no longer waits, in one step
+EXPIRED_MAX: Final = (
+    5_000  # messages that are queued for redelivery, and looks at what waits or does so no more, in a step
+)
 ROWS_PER_PART: Final = 64  # of a heap that is made again, for each
 PUSHES_PER_PART: Final = 16  # entries that come meanwhile
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
+AT_ONCE: Final = (0, 0, 0)  # an entry of the heap that is due, and of no message
 QUEUED: Final = -1  # the deadline of a message in the redelivery queue
 
 
@@ -49,6 +52,11 @@ class WaitPolicy:
         if not self.backoff_ns:
             return self.ack_wait_ns
         return self.backoff_ns[min(count, len(self.backoff_ns)) - 1]
+
+    @property
+    def waits_ns(self) -> tuple[int, ...]:
+        """The waits after the first, second, ... delivery; the last one is that of all later ones."""
+        return self.backoff_ns or (self.ack_wait_ns,)
 
     def is_exhausted(self, count: int) -> bool:
         """True when a message delivered so often is not delivered again."""
@@ -74,6 +82,7 @@ class PendingTable:
         self._renewed: list[tuple[int, int, int]] | None = None  # the next heap, while it is made
         self._renewed_upto = 0  # the sequence up to which it has what waits
         self._renewal_pushes = 0
+        self._must_renew = False  # by steps, because the heap in use lacks what waits
         self._left: list[tuple[int, int, int]] = []  # what is left of the heap before, which is freed by parts too
 
     @classmethod
@@ -85,10 +94,7 @@ class PendingTable:
 
     def take_over(self, state: ConsumerState, *, now_ns: int, now_unix_ns: int) -> None:
         """Begin where the replicated state is; the table is empty."""
-        for seq, consumer_seq, ts_ns, count in state.pending.rows():
-            wait_ns = self.policy.wait_ns(count)
-            left_ns = min(wait_ns, max(0, ts_ns + wait_ns - now_unix_ns))
-            self._unacked.put(seq, consumer_seq, min(now_ns + left_ns, NEVER_NS), count)
+        self._unacked.take_over(state.pending, self.policy.waits_ns, now_ns, now_unix_ns)
         self._rebuild()
 
     def arrange(self) -> None:
@@ -151,10 +157,7 @@ class PendingTable:
         before, self.policy = self.policy, policy
         if (before.ack_wait_ns, before.backoff_ns) == (policy.ack_wait_ns, policy.backoff_ns):
             return
-        for seq, _, deadline_ns, count in self._unacked.rows():
-            if deadline_ns >= 0:
-                moved_ns = max(0, deadline_ns - before.wait_ns(count) + policy.wait_ns(count))
-                self._unacked.set(seq, min(moved_ns, NEVER_NS), count)
+        self._unacked.move(before.waits_ns, policy.waits_ns)
         self._rebuild()
 
     def redeliver_at(self, seq: int, at_ns: int) -> None:
@@ -177,6 +180,9 @@ class PendingTable:
 
         EXPIRED_MAX at a time: `wake_ns` says that more is due.
         """
+        if self._must_renew:
+            del self._left[-EXPIRED_MAX:]
+            self._renew(EXPIRED_MAX)
         exhausted: list[int] = []
         left = EXPIRED_MAX
         while left > 0 and self._heap and self._heap[0][0] <= now_ns:
@@ -189,6 +195,8 @@ class PendingTable:
                 exhausted += [seq for seq in due if self.policy.is_exhausted(self.count(seq))]
             self._unacked.set_at(due, QUEUED)
             self._queue.extend(due)
+        if self._must_renew:
+            heappush(self._heap, AT_ONCE)
         return self.remove(Runs(sorted(exhausted))) if exhausted else NOTHING
 
     def next_redelivery(self) -> int | None:
@@ -253,26 +261,31 @@ class PendingTable:
             if first <= self._renewed_upto:  # the others are found there when it is their turn
                 heappush(self._renewed, (deadline_ns, first, last))
             self._renewal_pushes += 1
-            if self._renewal_pushes % PUSHES_PER_PART == 0:
-                self._renew()
+            if self._renewal_pushes % PUSHES_PER_PART == 0 and not self._must_renew:
+                self._renew(ROWS_PER_PART)
         elif len(self._heap) > STALE_MAX + 2 * len(self._unacked):
             self._renewed, self._renewed_upto = [], 0
-            self._renew()
+            self._renew(ROWS_PER_PART)
 
-    def _renew(self) -> None:
-        """Add a part of what waits to the new heap, which takes the place of the old one when all is in it."""
+    def _renew(self, rows: int) -> None:
+        """Add so many of what waits to the new heap, which takes the place of the old one when all is in it."""
         assert self._renewed is not None
-        waits, upto = self._unacked.waits_after(self._renewed_upto, ROWS_PER_PART)
+        waits, upto = self._unacked.waits_after(self._renewed_upto, rows)
         for wait in waits:
             heappush(self._renewed, wait)
         if upto is None:
             self._left = self._heap
-            self._heap, self._renewed = self._renewed, None
+            self._heap, self._renewed, self._must_renew = self._renewed, None, False
         else:
             self._renewed_upto = upto
 
     def _rebuild(self) -> None:
-        """The heap again, with the waiting messages only; neighbours with one deadline share an entry."""
-        self._heap, _ = self._unacked.waits_after(0)
-        self._renewed = None
-        heapify(self._heap)
+        """The heap again, with the waiting messages only; neighbours with one deadline share an entry.
+
+        EXPIRED_MAX rows in each step, which AT_ONCE asks for; until their turn comes the others wait.
+        """
+        self._left, self._heap = self._heap, []
+        self._renewed, self._renewed_upto, self._must_renew = [], 0, True
+        self._renew(EXPIRED_MAX)
+        if self._must_renew:
+            self._heap.append(AT_ONCE)

@@ -301,8 +301,9 @@ class StreamMachine:
         """Consumers need not wait for what lies below the first message any more."""
         first_seq = self.store.first_seq
         for consumer in self.consumers.values():
-            consumer.packed = b""
-            consumer.purged_below(first_seq)
+            if consumer.is_behind(first_seq):  # the others are as they were in the last snapshot
+                consumer.packed = b""
+                consumer.purged_below(first_seq)
         self._tell(self._events.purged, first_seq)
 
     # --- consumers

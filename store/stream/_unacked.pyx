@@ -12,7 +12,9 @@ the last delivery in the former, the deadline in the latter.
 Invariants: seq ascends over all rows; `head` is the first live row, or `end`; live <= end - head.
 """
 
-from libc.stdint cimport SIZE_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from array import array
+
+from libc.stdint cimport INT64_MAX, SIZE_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
@@ -110,6 +112,41 @@ cdef class UnackedTable:
                 row = self.find(seq)
                 if row != NULL:
                     row.at_ns = at_ns
+
+    def take_over(self, UnackedTable other not None, waits not None, int64_t now_ns, int64_t now_unix_ns):
+        """The live rows of another table, whose times are Unix times of deliveries, with deadlines; this one is empty.
+
+        `waits` are the waits after the first, second, ... delivery, the last one of all later ones; not negative. What
+        should have ended is due now, and no wait is longer than a whole one from now on.
+        """
+        cdef size_t i
+        cdef int64_t wait, elapsed
+        cdef int64_t[::1] of_count = array("q", waits)
+        cdef Unacked *row
+        assert self.end == 0
+        self.reserve(other.live)
+        for i in range(other.head, other.end):
+            row = &other.data[i]
+            if row.count == 0:
+                continue
+            wait = of_count[min(row.count, <uint32_t>of_count.shape[0]) - 1]
+            elapsed = now_unix_ns - row.at_ns
+            if elapsed > 0:
+                wait = wait - elapsed if elapsed < wait else 0
+            self.append_row(row.seq, row.consumer_seq, later(now_ns, wait), row.count)
+
+    def move(self, before not None, after not None):
+        """Change deadlines, where they are, as if these waits had been those: see `take_over`."""
+        cdef size_t i
+        cdef int64_t[::1] of_before = array("q", before), of_after = array("q", after)
+        cdef Unacked *row
+        for i in range(self.head, self.end):
+            row = &self.data[i]
+            if row.count and row.at_ns >= 0:
+                row.at_ns = max(0, later(
+                    row.at_ns - of_before[min(row.count, <uint32_t>of_before.shape[0]) - 1],
+                    of_after[min(row.count, <uint32_t>of_after.shape[0]) - 1],
+                ))
 
     # --- questions
 
@@ -339,6 +376,11 @@ cdef class UnackedTable:
             if shrunk != NULL:
                 self.data = shrunk
                 self.capacity //= 2
+
+
+cdef inline int64_t later(int64_t at_ns, int64_t wait_ns) noexcept nogil:
+    """A time plus a wait, which is not negative; the greatest number when that is later."""
+    return INT64_MAX if at_ns > 0 and wait_ns > INT64_MAX - at_ns else at_ns + wait_ns
 
 
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:

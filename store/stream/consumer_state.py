@@ -181,6 +181,13 @@ class ConsumerState:
         self.dead = NO_LETTERS
         return forgotten
 
+    def is_behind(self, first_seq: int) -> bool:
+        """Whether `purged_below` changes anything."""
+        if self.delivered_stream < first_seq - 1 or self.dead or self.acked_ahead:
+            return True
+        first = self.pending.first()
+        return first is not None and first[1] < first_seq
+
     def purged_below(self, first_seq: int) -> None:
         """Remove pending messages below `first_seq`, because the stream was purged."""
         if self.dead:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, MESSAGES_EACH, PUT_OFF_MAX, Crowd
+from jetraft.cluster.consumers.dispatcher import STARTED_AT_ONCE_MAX
 from jetraft.cluster.consumers.runner import ConsumerRunner
+from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
 from jetraft.store.model.requests import JSApiStreamPurgeRequest
@@ -78,6 +80,47 @@ def test_a_new_leader_runs_the_consumers_that_wait_for_acks_and_no_others() -> N
     assert (dispatcher(replica).consumers, dispatcher(replica).running) == (3, 1)
     assert pull(again, "waiting")[0].startswith(b"$JS.ACK.S.waiting.2.1.")
     assert pull(again, "done")[0].startswith(b"$JS.ACK.S.done.1.2.")
+
+
+def test_a_new_leader_starts_many_consumers_in_slices_and_one_that_is_asked_for_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20,000 that nobody uses for a while took 1.8 s in one step."""
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    node.publish(b"s.a", b"x")
+    for number in range(60):
+        add_consumer(node, replica, durable_name=f"c{number}", inactive_threshold=3_600 * S)
+    add_consumer(node, replica, durable_name="strict", metadata={"jetraft.strict_acks": "true"})
+    replica.stop()
+    again = Node()
+    monkeypatch.setattr(TurnWork, "_wake", lambda _work: None)
+    replica = start_stream(again, log)
+    leadership = replica._leadership
+    assert leadership is not None
+    assert dispatcher(replica).running == STARTED_AT_ONCE_MAX
+    assert leadership.dispatcher._strict == {b"strict"}, "an ack that comes now is judged as its consumer says"
+    assert pull(again, "c59")[0].startswith(b"$JS.ACK.S.c59.1.")
+    del replica.machine.consumers["c40"]
+    again.site.work._work()
+    assert dispatcher(replica).running == 59
+    assert len(pull(again, "c59")) == 0, "it was not started a second time"
+
+
+def test_a_leader_that_goes_before_all_consumers_are_started_starts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    for number in range(40):
+        add_consumer(node, replica, durable_name=f"c{number}", inactive_threshold=3_600 * S)
+    replica.stop()
+    again = Node()
+    monkeypatch.setattr(TurnWork, "_wake", lambda _work: None)
+    replica = start_stream(again, log)
+    leadership = replica._leadership
+    assert leadership is not None
+    leadership.dispatcher.end()
+    again.site.work._work()
+    assert dispatcher(replica).running == 0
 
 
 def test_a_deleted_consumer_that_never_ran_is_gone() -> None:

@@ -451,8 +451,7 @@ def test_markers_are_placed_some_at_a_time_and_the_next_follow_when_these_are_st
 ) -> None:
     monkeypatch.setattr("jetraft.cluster.streams.replica.expiry.MARKED_MAX", 3)
     node = Node()
-    config = {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "subject_delete_marker_ttl": 60 * S}
-    replica = start_stream(node, **config)
+    replica = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=60 * S)
     for number in range(10):
         publish(node, b"s.%d" % number, hdr=ttl("60s"))
     node.sleep(60 * S)
