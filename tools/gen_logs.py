@@ -26,7 +26,8 @@ One event is one line. `log_format` chooses its form; a reload changes it:
 | `json` | `{{"time": "2026-01-02T03:04:05.000000000Z", "level": "info", "pid": 7, "event": "stream_leader", "msg": "…", "account": "$G", "stream": "ORDERS", "node": "n2", "term": 12}}` |
 
 `text` is nats-server's form. `time` is UTC. An event with the field `group`, a Raft group, has `account` and `stream`
-as well while the server runs a replica of it, and its text names the stream. Lines that are no event have no `event`.
+as well while the server runs a replica of it, and its text names the stream. `node`, `voters`, `learners` and `members` are names of servers, or ids where a name was
+never heard. Lines that are no event have no `event`.
 `user` is the name or the public key of a user, `-` where a client has none. No field has a password, a token, a seed or
 a payload.
 

@@ -48,7 +48,7 @@ from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.histogram import Histogram
-from jetraft.store.model.ids import GroupId
+from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
@@ -387,6 +387,10 @@ class JetStreamNode:
         """Account and name of the stream of a Raft group, while a replica of it runs here."""
         found = self.node.directory.by_group(GroupId(group_id))
         return None if found is None else (found[0].account, found[0].config.name)
+
+    def name_of_node(self, node_id: str) -> str:
+        """The name of the server of this id; what was given, for one that is not known."""
+        return self.node.view.name_of(NodeId(node_id))
 
     async def health(self, question: HealthQuestion) -> HealthStatus:
         """Healthy when meta table and replicas are proved current, no log has failed, and the disk has free space.

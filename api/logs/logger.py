@@ -24,6 +24,7 @@ from jetraft.store.model.file_modes import LOG_FILE
 
 LINE_CHARS_MAX: Final = 8192  # a control line may be longer than is worth reading
 TEMPLATE_CHARS_MAX: Final = 80  # of a line that is no event: so much of its template says which one it is
+NODES: Final = frozenset({"node", "voters", "learners", "members"})  # fields with servers
 LABELS: Final = ((logging.ERROR, "ERR"), (logging.WARNING, "WRN"), (logging.INFO, "INF"), (0, "DBG"))
 ESCAPES: Final = {  # what moves a terminal's cursor or begins another line; a tab does neither
     ord("\r"): "\\r",
@@ -170,18 +171,21 @@ def open_logger(options: Options) -> Logger:
     )
 
 
-class GroupNames(Protocol):
-    """A source of the streams of Raft groups. Implemented by api/jetstream/node.py."""
+class ClusterNames(Protocol):
+    """A source of the streams of Raft groups, and of the names of servers. Implemented by api/jetstream/node.py."""
 
     def stream_of_group(self, group_id: str) -> tuple[str, str] | None:
         """Account and name; None for a group that is of no stream here."""
+
+    def name_of_node(self, node_id: str) -> str:
+        """The name of the server of this id; what was given, for one that is not known."""
 
 
 class LogBridge(logging.Handler):
     """Writes records of the standard `logging`, which all layers use, to the server's log, and counts events.
 
     The lines of each kind have a limit (api/logs/log_budget.py), but for debug lines. Events of Raft groups get account
-    and stream as fields, where there is JetStream.
+    and stream as fields, and servers their names, where there is JetStream: raft/ knows ids only.
     """
 
     def __init__(self, logger: Logger, clock: Clock) -> None:
@@ -191,7 +195,7 @@ class LogBridge(logging.Handler):
         self.events: dict[str, int] = dict.fromkeys(
             (kind.name for kind in KINDS), 0
         )  # since the start, with those left out
-        self._groups: GroupNames | None = None
+        self._names: ClusterNames | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record as one line at the nearest level, or count it as left out."""
@@ -211,9 +215,9 @@ class LogBridge(logging.Handler):
             fields, shown = self._fields(event)
             self._write(record, event.told(shown), event.kind.name, fields)
 
-    def follow(self, groups: GroupNames | None) -> None:
-        """Name the streams of groups from now on."""
-        self._groups = groups
+    def follow(self, names: ClusterNames | None) -> None:
+        """Name servers and the streams of groups from now on."""
+        self._names = names
 
     def tell_left_out(self) -> None:
         """Say how many lines of each kind were left out, when that is due."""
@@ -224,13 +228,19 @@ class LogBridge(logging.Handler):
         """The fields of an event, and as its text shows them: a group by the stream that it is of."""
         if event.kind.only_text:
             return {name: one for name, one in event.fields.items() if name not in event.kind.only_text}, event.fields
-        group = event.fields.get("group")
-        found = None if group is None or self._groups is None else self._groups.stream_of_group(str(group))
-        if found is None:
+        if self._names is None:
             return event.fields, event.fields
+        of = self._names.name_of_node
+        fields = {
+            name: ", ".join(of(each) for each in str(value).split(", ")) if name in NODES else value
+            for name, value in event.fields.items()
+        }
+        group = fields.get("group")
+        found = None if group is None else self._names.stream_of_group(str(group))
+        if found is None:
+            return fields, fields
         account, stream = found
-        named = {**event.fields, "account": account, "stream": stream}
-        return named, {**event.fields, "group": f"stream {account} > {stream}"}
+        return {**fields, "account": account, "stream": stream}, {**fields, "group": f"stream {account} > {stream}"}
 
     def _write(
         self, record: logging.LogRecord, text: str, event: str = "", fields: Mapping[str, Field] | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from jetraft.api.logs.logger import LogBridge, open_logger
 from jetraft.api.options.options import Options
 from jetraft.store.model.clock import ManualClock
-from jetraft.store.model.events import BURST, DISK_SLOW, REPLICA_BEHIND, STREAM_DELETED, Event
+from jetraft.store.model.events import BURST, DISK_SLOW, MEMBERS_CHANGED, REPLICA_BEHIND, STREAM_DELETED, Event
 
 
 def line_of(number: int) -> str:
@@ -61,21 +61,25 @@ def test_what_the_lower_layers_log_arrives_at_its_level_on_one_line(tmp_path: Pa
     ]
 
 
-class Groups:
-    """One group, of one stream."""
+class Names:
+    """One group, of one stream, and one server."""
 
     def stream_of_group(self, group_id: str) -> tuple[str, str] | None:
-        """See GroupNames."""
+        """See ClusterNames."""
         return ("A", "ORDERS") if group_id == "S-1" else None
+
+    def name_of_node(self, node_id: str) -> str:
+        """See ClusterNames."""
+        return "n2" if node_id == "EEt9ufJN" else node_id
 
 
 def events(path: Path, form: str) -> list[str]:
     """What the log has of two events and of another line."""
     with closing(open_logger(Options(log_file=str(path), logtime=False, log_format=form))) as logger:
         bridge = LogBridge(logger, ManualClock())
-        bridge.follow(Groups())
+        bridge.follow(Names())
         for message in (
-            Event(REPLICA_BEHIND, {"group": "S-1", "entries": 402, "node": "n2"}),
+            Event(REPLICA_BEHIND, {"group": "S-1", "entries": 402, "node": "EEt9ufJN"}),
             Event(STREAM_DELETED, {"account": "A", "stream": "S", "user": 'x" by\nfoo', "host": "::1"}),
             "two\nlines",
         ):
@@ -94,6 +98,16 @@ def test_an_event_is_one_line_of_text(tmp_path: Path) -> None:
         "stream A > S: deleted by user 'x\" by\\nfoo' from ::1",
         "two\\nlines",
     ]
+
+
+def test_servers_are_named_in_lists_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with closing(open_logger(Options(log_file=str(path), logtime=False))) as logger:
+        bridge = LogBridge(logger, ManualClock())
+        bridge.follow(Names())
+        event = Event(MEMBERS_CHANGED, {"group": "meta", "voters": "EEt9ufJN, Lhcm1iJs", "learners": "none"})
+        bridge.emit(logging.LogRecord("x", logging.INFO, "f", 1, event, None, None))
+    assert path.read_text().endswith("[INF] meta: voters are now n2, Lhcm1iJs, learners none\n")
 
 
 def test_an_event_is_one_document_of_json(tmp_path: Path) -> None:
