@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import enum
 import select
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Self
 
 import attrs
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
 
+Told = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # how many, and then how many more are done
 TERMS_SKIPPED: Final = 1000  # a lost member may have stood for election a few times more than this one knows of
 
 
@@ -105,11 +107,13 @@ class Recovering:
         self._writer.stop()
         self._node_dir.close()
 
-    def judge(self, members: Sequence[str], only: str | None = None) -> list[RecoveryVerdict]:
+    def judge(
+        self, members: Sequence[str], only: str | None = None, *, told: Told | None = None
+    ) -> list[RecoveryVerdict]:
         """The plan for each group, or with one, when no servers are left but these.
 
-        Opens the logs, as a start does. Raises NotRecoverableError when this server is not one of them, or has no such
-        group.
+        Opens the logs, as a start does; `told` is called with how many there are, what its context gives with those
+        done. Raises NotRecoverableError when this server is not one of them, or has no such group.
         """
         if self.server_name not in members:
             raise NotRecoverableError(f"this is the store of {self.server_name}, not of one that is left")
@@ -117,7 +121,12 @@ class Recovering:
         found = [key for key in dict.fromkeys([*self._node_dir.groups(), *self._begun()]) if only in {None, key[0]}]
         if only is not None and not found:
             raise NotRecoverableError(f"there is no group {only} here")
-        return [self._judge(group_id, incarnation, left) for group_id, incarnation in found]
+        verdicts = []
+        with nullcontext(_untold) if told is None else told(len(found)) as done:
+            for group_id, incarnation in found:
+                verdicts.append(self._judge(group_id, incarnation, left))
+                done(1)
+        return verdicts
 
     def carry_out(self, verdict: RecoveryVerdict) -> None:
         """Do it, durably. Raises NotRecoverableError."""
@@ -230,3 +239,7 @@ def _fate(configuration: Configuration, left: Collection[NodeId], *, own: NodeId
     if configuration.has_quorum(left) or own not in configuration.members:
         return Fate.LEFT_ALONE
     return Fate.KEPT if keeper == own else Fate.GIVEN_UP
+
+
+def _untold(_count: int) -> None:
+    pass

@@ -19,6 +19,7 @@ import attrs
 from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.chain_tree import AuditTree
 from jetraft.api.cli.logging_in import access_of, add_login
+from jetraft.api.cli.progress_line import progress_line
 from jetraft.api.startup.created_files import made_with
 from jetraft.store.model.file_modes import SHOWN_FILE
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
@@ -107,16 +108,20 @@ def verify(session: BackupSession, stream: str, known: Sequence[KnownHead]) -> t
     tree, marks = AuditTree(), dict[int, str]()
     while wanted and wanted[0].size == 0:
         _compare(tree, wanted.pop(0), session, stream, marks)
-    for seq, time_ns, frame in _messages(session, stream, answer if present.size else {}):
-        if not wanted:
-            raise DiffersError(f"sequence {seq} is in the stream, and in none of the {present.size} leaves of its head")
-        if seq < tree.next_seq:
-            raise DiffersError(f"sequence {seq} came again, or too late: {tree.next_seq} was next")
-        if seq > tree.next_seq:
-            tree.add_gap(tree.next_seq, seq - 1)
+    with progress_line(f"verifying {stream}, leaves", present.size) as done:
+        for seq, time_ns, frame in _messages(session, stream, answer if present.size else {}):
+            before = tree.size
+            if not wanted:
+                leaves = f"in none of the {present.size} leaves of its head"
+                raise DiffersError(f"sequence {seq} is in the stream, and {leaves}")
+            if seq < tree.next_seq:
+                raise DiffersError(f"sequence {seq} came again, or too late: {tree.next_seq} was next")
+            if seq > tree.next_seq:
+                tree.add_gap(tree.next_seq, seq - 1)
+                _passed(tree, wanted, session, stream, marks)
+            tree.add(seq, time_ns, frame.subject, frame.header, frame.payload)
             _passed(tree, wanted, session, stream, marks)
-        tree.add(seq, time_ns, frame.subject, frame.header, frame.payload)
-        _passed(tree, wanted, session, stream, marks)
+            done(tree.size - before)
     _check_missing(tree)
     if wanted:
         raise DiffersError(

@@ -15,9 +15,11 @@ import os
 import socket
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jetraft.api.cli.progress_line import progress_line
 from jetraft.cluster.recovering import Fate, NotRecoverableError, Recovering, RecoveryVerdict
 from jetraft.store.model.ids import NodeId, node_id_of
 
@@ -85,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _recover(recovering: Recovering, members: Sequence[str], *, only: str | None, confirmed: bool) -> int:
-    verdicts = recovering.judge(members, only)
+    verdicts = recovering.judge(members, only, told=partial(progress_line, "looking at groups"))
     changes = [verdict for verdict in verdicts if verdict.fate in {Fate.KEPT, Fate.GIVEN_UP}]
     unreadable = [verdict for verdict in verdicts if verdict.fate is Fate.UNREADABLE]
     sys.stdout.write(f"store of {recovering.server_name}, left: {', '.join(members)}\n")

@@ -9,7 +9,7 @@ of a restarted query: for a stream that was created again, set back, or has lost
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.options import OPTION_FIELDS, Options, parse_options
+from pyspark_jetstream.plan import Range
 from pyspark_jetstream.planner import Planner, with_decoding
 from pyspark_jetstream.projection import schema_of_query
 from pyspark_jetstream.reading import read_range
@@ -44,6 +45,7 @@ OF_CONTINUING = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "acceptIncarnatio
 class Scan:
     """The record batches of a range of each stream, once and in order; a context manager that closes the connections.
 
+    `sequences` is how many the range has, and `passed` is called with how many of them each step has left behind.
     Iterating raises DataLossError, ServersUnavailableError, StreamNotFoundError.
     """
 
@@ -64,11 +66,18 @@ class Scan:
         self.end = batch.end.to_json_dict()
         positions = json.dumps({"start": self.start, "end": self.end}).encode()
         self.schema = schema_of_query(self._options).with_metadata({METADATA_KEY: positions})
+        self.sequences = sum(wanted.end_seq - wanted.start_seq for wanted in batch.ranges)
+        self.passed: Callable[[int], None] = _nothing
         self._batches = self._read(batch.ranges)
 
-    def _read(self, ranges: list[Any]) -> Iterator[pa.RecordBatch]:
+    def _read(self, ranges: list[Range]) -> Iterator[pa.RecordBatch]:
         for wanted in ranges:
-            yield from read_range(wanted, self._connections)
+            left = wanted.end_seq - wanted.start_seq
+            for batch in read_range(wanted, self._connections):
+                left -= len(batch)
+                self.passed(len(batch))
+                yield batch
+            self.passed(left)  # those without a row: removed, or of other subjects
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches
@@ -88,6 +97,10 @@ class Scan:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _nothing(_sequences: int) -> None:
+    pass
 
 
 def scan_arrow(*, after: Mapping[str, Any] | None = None, **options: Any) -> Scan:

@@ -10,7 +10,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -87,12 +87,12 @@ class StoppedError(Exception):
         self.number = number
 
 
-def main(words: Sequence[str], *, program: str) -> int:
-    """Run the command; returns the exit status."""
+def main(words: Sequence[str], *, program: str, **told: Any) -> int:
+    """Run the command; returns the exit status. `told` may have the `progress` of `to_parquet`."""
     given = _parser(program).parse_args(words)
     try:
         with _stoppable():
-            outcome = _export(given)
+            outcome = _export(given, told)
     except BadOptionError as error:
         return _failed(program, str(error), USAGE_ERROR)
     except (JetStreamSourceError, OSError, ImportError) as error:
@@ -108,12 +108,13 @@ def _failed(program: str, reason: str, status: int) -> int:
     return status
 
 
-def _export(given: argparse.Namespace) -> dict[str, Any]:
+def _export(given: argparse.Namespace, told: Mapping[str, Any]) -> dict[str, Any]:
     exported = pyspark_jetstream.to_parquet(  # where pyarrow is missing this says so
         given.file,
         after=pyspark_jetstream.offsets_of(given.after)["end"] if given.after else None,
         overwrite=given.overwrite,
         compression=given.compression,
+        **told,
         **options_given(given, (name for group in OPTIONS.values() for name in group)),
     )
     return attrs.asdict(exported)

@@ -6,8 +6,8 @@ the one before. A row group is held in memory, of a size that readers of Parquet
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark_jetstream.errors import BadOptionError
 # Of a row group, whichever comes first: what DuckDB and Spark read at a time.
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 << 20
+Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -36,17 +37,25 @@ class Export:
     end: dict[str, Any]  # for `after`
 
 
-def to_parquet(
+@contextmanager
+def _untold(_sequences: int) -> Iterator[Callable[[int], None]]:
+    """Say nothing of how far it is."""
+    yield lambda _count: None
+
+
+def to_parquet(  # noqa: PLR0913  (options by name)
     path: str | Path,
     *,
     after: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     compression: str = "zstd",
     row_group_rows: int = GROUP_ROWS,
+    progress: Progress = _untold,
     **options: Any,
 ) -> Export:
     """Write the rows of streams to one Parquet file; it is on disk when this returns.
 
+    `progress` is called with the number of sequences of the range; what its context gives, with those left behind.
     Raises BadOptionError (also where the file exists), OSError, and what Scan raises.
     """
     target = Path(path)
@@ -57,7 +66,8 @@ def to_parquet(
     _check_free(target, overwrite=overwrite)
     with Scan(after=after, **options) as scan:
         with _unfinished(target) as unfinished:
-            sizes = _write(unfinished, scan, compression, row_group_rows)
+            with progress(scan.sequences) as scan.passed:
+                sizes = _write(unfinished, scan, compression, row_group_rows)
             _check_free(target, overwrite=overwrite)
         size = target.stat().st_size
         return Export(

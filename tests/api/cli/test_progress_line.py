@@ -9,6 +9,7 @@ import pytest
 from jetraft.api.cli import progress_line as module
 from jetraft.api.cli.main import command
 from jetraft.api.cli.progress_line import GONE, progress_line, shown_bytes
+from tests.harness.cluster import Cluster
 from tests.harness.server import Server
 
 
@@ -55,4 +56,25 @@ def test_backup_restore_and_verify_show_it(tmp_path: Path, terminal: Terminal) -
     assert "backing S up: 1 of 1 (100 %)" in shown
     assert "restoring S: 1 of 1 (100 %)" in shown
     assert f"reading {one.store_dir}: " in shown
+    assert shown.endswith(GONE)
+
+
+def test_export_chain_verify_and_recover_show_it(tmp_path: Path, terminal: Terminal) -> None:
+    with Cluster("jetraft", 2, directory=tmp_path) as (one, _), redirect_stderr(terminal):
+        client = ("--server", one.url)
+        chained = ("--metadata", "jetraft.chain=sha256", "--deny-delete", "--deny-purge")
+        assert command("stream", ["add", "S", "--subjects", "s.>", *chained, *client]) == 0
+        for subject in ("s.a", "s.b", "s.b"):
+            assert command("pub", [subject, "x", "--jetstream", *client]) == 0
+        assert command("chain", ["verify", "S", "--servers", one.url]) == 0
+        where = ("--servers", one.url, "--stream", "S", "--subject", "s.a")
+        assert command("export", [*where, str(tmp_path / "s.parquet")]) == 0
+        one.stop()
+        assert command("recover", [str(one.store_dir), "--members", "n1"]) == 1, (
+            "nothing is changed yet"
+        )
+    shown = terminal.getvalue()
+    assert "verifying S, leaves: 3 of 3 (100 %)" in shown
+    assert "exporting, sequences: 3 of 3 (100 %)" in shown, "also those that a filter leaves out"
+    assert "looking at groups: " in shown
     assert shown.endswith(GONE)
