@@ -15,7 +15,7 @@ from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import Message, Resigned, TermNotice
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_parts import make_parts
-from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, lags_of
+from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, StandsBack, lags_of
 from jetraft.raft.handover import Handover
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Waiter, result_of
@@ -62,6 +62,7 @@ class Group:
         self.configurations = recovered.configurations
         self._mark_dirty = partial(mark_dirty, self)
         self._freshness = freshness
+        self._stands_back = StandsBack(0)
         parts = make_parts(
             spec,
             setting,
@@ -277,9 +278,10 @@ class Group:
         self._mark_dirty()
         return self.turns.transfer(to, self._clock.mono_ns())
 
-    def prefer_others(self, *, wanted: bool) -> None:
-        """Let other members stand first when a leader is looked for: this one could not do what a leader should."""
-        self.core.reluctant = wanted
+    def prefer_others(self, why: StandsBack, *, wanted: bool) -> None:
+        """Let other members stand first when a leader is looked for, as long as there is a reason."""
+        self._stands_back = self._stands_back | why if wanted else self._stands_back & ~why
+        self.core.reluctant = bool(self._stands_back)
 
     def change_members(self, configuration: Configuration, done: Done | None = None) -> None:
         """Change the members by one voter, or the learners. Raises MembershipChangeRefusedError."""

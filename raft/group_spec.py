@@ -1,5 +1,6 @@
 """The parts that a group is made from, and how it shows itself."""
 
+import enum
 from collections.abc import Iterable
 
 import attrs
@@ -35,6 +36,14 @@ class GroupSetting:
     engine: EngineFactory = create_engine
     tempo: Tempo = attrs.Factory(Tempo)
     commit_times: Histogram = attrs.Factory(Histogram)  # of what leaders propose in a turn, until it is committed
+
+
+class StandsBack(enum.Flag):
+    """Why other members should lead, if they can. One reason ends without the others."""
+
+    NO_ROOM = enum.auto()  # on its disk
+    NO_HUB = enum.auto()
+    DRAINED = enum.auto()
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -23,7 +23,7 @@ from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import LeaderSeen
 from jetraft.raft.freshness import Freshness
 from jetraft.raft.group import Group
-from jetraft.raft.group_spec import GroupSetting, GroupSpec
+from jetraft.raft.group_spec import GroupSetting, GroupSpec, StandsBack
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.outgoing import Outgoing
 from jetraft.raft.peer_events import PeerEvents
@@ -116,6 +116,7 @@ class Manager:
         self._dirty: dict[GroupId, Group] = {}  # in the order in which they were marked
         self._deadlines = Deadlines()
         self._flushing = False
+        self.stands_back = StandsBack(0)  # of groups with several members that begin from now on
         self._up: set[NodeId] = set()  # nodes whose link session began in this process
         self._peer_events = PeerEvents()
         self._outgoing = Outgoing()
@@ -178,6 +179,8 @@ class Manager:
             now_ns=now_ns,
             freshness=freshness or Freshness(),
         )
+        if len(group.members) > 1:
+            group.prefer_others(self.stands_back, wanted=True)
         group.start(now_ns)
         self._groups[spec.group_id] = group
         others = self._up.union(group.members) - {self._setting.node_id}  # also those that may be added later

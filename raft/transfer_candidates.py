@@ -15,6 +15,10 @@ class LedGroup(Protocol):
     """The group as choosing looks at it; raft.group.Group has this."""
 
     @property
+    def group_id(self) -> GroupId:
+        """Which group it is."""
+
+    @property
     def leader(self) -> NodeId | None:
         """The known leader."""
 
@@ -26,14 +30,20 @@ class LedGroup(Protocol):
         """The other members as the leader sees them."""
 
 
-class TransferCandidates:
-    """Counts what each node leads of the groups that this one knows, and what `choose` has given it.
+L = TypeVar("L", bound=LedGroup)
+Rank = Callable[[L, NodeId], int]  # how little a node should lead a group: 0 where nothing speaks against it
 
-    Nodes for which `is_fit` says no get nothing.
-    """
 
-    def __init__(self, groups: Iterable[LedGroup], is_fit: Callable[[NodeId], bool] = lambda _node: True) -> None:
-        self._is_fit = is_fit
+def no_rank(_group: LedGroup, _node: NodeId) -> int:
+    """Nothing speaks against anybody."""
+    return 0
+
+
+class TransferCandidates(Generic[L]):
+    """Counts what each node leads of the groups that this one knows, and what `choose` has given it."""
+
+    def __init__(self, groups: Iterable[LedGroup], rank: Rank[L] = no_rank) -> None:
+        self._rank = rank
         self._led = Counter(group.leader for group in groups if group.leader is not None)
 
     @property
@@ -41,11 +51,15 @@ class TransferCandidates:
         """How many groups each node leads."""
         return self._led
 
-    def choose(self, group: LedGroup) -> NodeId | None:
-        """The voter that has everything committed and leads least; None when there is none."""
+    def choose(self, group: L, *, below: int | None = None) -> NodeId | None:
+        """The voter with everything committed of the lowest rank, of several the one that leads least; None for none.
+
+        Those whose rank is not below a bound get nothing: who hands over what it need not hand over names its own.
+        """
         voters = group.configuration.voters
         ready = [lag.node for lag in group.replica_lag() if lag.node in voters and lag.current and not lag.offline]
-        chosen = min(filter(self._is_fit, ready), key=lambda node: (self._led[node], node), default=None)
+        ranked = [(self._rank(group, node), self._led[node], node) for node in ready]
+        chosen = min((each for each in ranked if below is None or each[0] < below), default=(0, 0, None))[2]
         if chosen is not None:
             self._led[chosen] += 1
         return chosen
@@ -57,10 +71,6 @@ class Handed(LedGroup, Protocol):
     @property
     def is_leader(self) -> bool:
         """Whether this node leads it."""
-
-    @property
-    def group_id(self) -> GroupId:
-        """Which group it is."""
 
     @property
     def term(self) -> int:
@@ -76,12 +86,23 @@ G = TypeVar("G", bound=Handed)
 class HandingOver(Generic[G]):
     """Hands over all that a stopping node leads. `is_handed` says whether a transfer of a group runs.
 
+    `rank` and `below` are those of TransferCandidates.
+
     A group that comes back in a later term was handed back by a node that stops too: it stays. Nodes that are stopped
     together would hand it to each other until the last of them has gone.
     """
 
-    def __init__(self, is_handed: Callable[[G], bool]) -> None:
+    def __init__(
+        self,
+        is_handed: Callable[[G], bool],
+        rank: Callable[[], Rank[G]] = lambda: no_rank,
+        *,
+        below: int | None = None,
+    ) -> None:
+        """`rank` is asked anew in each step."""
         self._is_handed = is_handed
+        self._rank = rank
+        self._below = below
         self._handed_in: dict[GroupId, int] = {}  # term in which a transfer began
 
     def step(self, groups: Iterable[G]) -> bool:
@@ -92,13 +113,16 @@ class HandingOver(Generic[G]):
         """
         all_groups = list(groups)
         led = [group for group in all_groups if group.is_leader and len(group.configuration.members) > 1]
-        candidates, running = TransferCandidates(all_groups), sum(map(self._is_handed, led))
+        candidates, running = TransferCandidates(all_groups, self._rank()), sum(map(self._is_handed, led))
         for group in led:
             if running >= TRANSFERS_AT_ONCE:
                 break
             if self._is_handed(group) or self._handed_in.get(group.group_id, group.term) < group.term:
                 continue
-            if group.transfer_leadership(candidates.choose(group)):
+            target = candidates.choose(group, below=self._below)
+            if target is None and self._below is not None:
+                continue
+            if group.transfer_leadership(target):  # None: the most advanced member
                 self._handed_in[group.group_id] = group.term
                 running += 1
         return running > 0

@@ -36,7 +36,7 @@ from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.engine.port import EngineFactory
 from jetraft.raft.engines import CORE, engine_factory
-from jetraft.raft.group_spec import GroupSetting
+from jetraft.raft.group_spec import GroupSetting, StandsBack
 from jetraft.raft.manager import Links, Manager
 from jetraft.raft.transfer_candidates import HandingOver
 from jetraft.store.blocks.cache import BlockCache
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.upkeep.retreat import Retreat
     from jetraft.raft.group import Group
     from jetraft.raft.mesh.peers import Mesh  # servers that stand alone have none
+    from jetraft.raft.transfer_candidates import Rank
 
 STOP_S = 2.0  # how long `stop` waits for the disk
 FLOOR_S = 0.2  # the loss of a page written within this time before a crash looks like a torn tail
@@ -187,8 +188,9 @@ class JetStreamNode:
     ) -> None:
         self._setting = setting
         self._mesh = mesh
-        self._handing_over: HandingOver[Group] = HandingOver(is_handed)
+        self._handing_over: HandingOver[Group] = HandingOver(is_handed, self._ranking)
         self._drain: Drain[Group] | None = None  # where an operator has asked for it
+        self._drain_begun = trio.Event()
         self._retreat: Retreat | None = None  # where leaders move away from a node that does not reach its hub
         self._reactor = reactor
         self._clock = clock
@@ -288,6 +290,21 @@ class JetStreamNode:
         finally:
             self._reactor.unwatch(self.writer.fileno())
 
+    async def _run_drain(self) -> None:
+        """Go on with a drain between the questions of an operator."""
+        await self._drain_begun.wait()
+        if self._drain is not None:
+            await self._drain.run()
+
+    def _tell_drained(self) -> None:
+        drained = self._drain is not None and self._drain.draining
+        self.manager.stands_back = StandsBack.DRAINED if drained else StandsBack(0)
+        self.node.gossip.drain(drained=drained)
+
+    def _ranking(self) -> "Rank[Group]":
+        """How little other nodes should lead, now."""
+        return self.node.view.ranking(self.node.directory.accounts())
+
     async def _note_floors(self) -> None:
         """Record every FLOOR_S, or FLOOR_BUSY_S with many busy logs, how far the logs are durable."""
         while True:
@@ -307,6 +324,7 @@ class JetStreamNode:
                 from jetraft.api.jetstream.declared import declare  # noqa: PLC0415  few servers have some
 
                 nursery.start_soon(declare, self._setting.streams, self._outboxes, self.node_id)
+            nursery.start_soon(self._run_drain)
             if self._setting.legacy_api:
                 from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
 
@@ -328,19 +346,30 @@ class JetStreamNode:
 
         Also while a new leader has yet to fetch what clients have published meanwhile.
         """
+        self.node.gossip.drain(drained=True)  # others that stop at the same time hand over elsewhere
         is_running = self._handing_over.step(self.manager.groups.values())
         self._reactor.end_turn()
         return is_running or self.node.is_waited_for
 
-    def drain(self, *, wanted: bool, anew: bool) -> "DrainStatistics":
-        """Let other nodes lead all that can be handed over, some of it now; or lead as ever."""
+    def drain(self, *, wanted: bool, anew: bool) -> "tuple[DrainStatistics, list[str]]":
+        """Let other nodes lead all that can be handed over, some of it now; or lead as ever.
+
+        Returns what is left, and the names of other nodes that are drained.
+        """
         if self._drain is None:
             from jetraft.cluster.upkeep.drain import Drain  # noqa: PLC0415  few servers are asked
 
-            self._drain = Drain(clock=self._clock, groups=self.manager.groups.values, is_handed=is_handed)
+            self._drain = Drain(
+                clock=self._clock,
+                groups=self.manager.groups.values,
+                is_handed=is_handed,
+                ranking=self._ranking,
+                tell=self._tell_drained,
+            )
+            self._drain_begun.set()
         left = self._drain.look(anew=anew) if wanted else self._drain.end()
         self._reactor.end_turn()
-        return left
+        return left, self.node.view.drained()
 
     def retreat(self, accounts: frozenset[str]) -> None:
         """Let other nodes lead the streams of these accounts, and of no others."""
@@ -351,7 +380,7 @@ class JetStreamNode:
             self._retreat = Retreat(
                 clock=self._clock,
                 groups=lambda: ((row.account, replica.group) for row, replica in replicas()),
-                lost_by=lambda node: view.profile_of(node).lost,
+                ranking=view.ranking,
             )
         self.node.gossip.lose(accounts)
         self._retreat.look(accounts)
@@ -474,4 +503,5 @@ class JetStreamNode:
             "cache": plain(self.cache.statistics()),
             "raft": plain(self.manager.statistics()),
             "clocks": plain(self.node.clocks.statistics()),
+            "drained": self.node.view.own_profile.drained,
         }

@@ -72,5 +72,6 @@ class Control:
         if wanted.lame_duck:
             os.kill(os.getpid(), signal.SIGUSR2)
         if self.jetstream is None:
-            return {"draining": False, "led": 0, "leaderless": 0, "alone": 0}
-        return attrs.asdict(self.jetstream.drain(wanted=not wanted.end, anew=wanted.begin))
+            return {"draining": False, "led": 0, "stay": 0, "leaderless": 0, "alone": 0, "drained": []}
+        left, drained = self.jetstream.drain(wanted=not wanted.end, anew=wanted.begin)
+        return {**attrs.asdict(left), "drained": drained}

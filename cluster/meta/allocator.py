@@ -186,6 +186,7 @@ class Allocator:
             reserved_bytes=promised_bytes,
             room_bytes=profile.room(kind, promised_bytes),
             is_short=self._has_full_disk(node_id, kind),
+            is_drained=profile.drained,
             tags=profile.tags,
         )
 

@@ -80,6 +80,10 @@ class ReplicaDirectory(Generic[R]):
             self._listed = tuple((running.assignment, running.replica) for running in self._running.values())
         return self._listed
 
+    def accounts(self) -> dict[GroupId, str]:
+        """The account of each group that runs here."""
+        return {running.assignment.group_id: running.assignment.account for running in self._running.values()}
+
     def by_group(self, group_id: GroupId) -> tuple[StreamAssignment, R] | None:
         """Return the running replica of a group, with its assignment."""
         for running in self._running.values():

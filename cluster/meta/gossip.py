@@ -45,6 +45,7 @@ class ProfileGossip:
         self._is_short = is_short
         self._told = profile
         self._lost: frozenset[str] = frozenset()
+        self._drained = False
 
     @classmethod
     def start(
@@ -65,7 +66,9 @@ class ProfileGossip:
     def tell(self) -> None:
         """Say what is true of this node now, if the others should hear of it."""
         told = self._told
-        self._view.own_profile = now = attrs.evolve(told, held=self._held(), is_short=self._is_short(), lost=self._lost)
+        self._view.own_profile = now = attrs.evolve(
+            told, held=self._held(), is_short=self._is_short(), lost=self._lost, drained=self._drained
+        )
         if self._mesh is not None and now.differs_from(told):
             self._mesh.describe(KEY, now.pack())
             self._told = now
@@ -74,6 +77,12 @@ class ProfileGossip:
         """Say that other nodes should lead the streams of these accounts, and of no others."""
         if accounts != self._lost:
             self._lost = accounts
+            self.tell()
+
+    def drain(self, *, drained: bool) -> None:
+        """Say that other nodes should lead everything, or that this one may lead as ever."""
+        if drained is not self._drained:
+            self._drained = drained
             self.tell()
 
     def follow(self, tags: Iterable[str], limits: Mapping[StorageType, int]) -> None:

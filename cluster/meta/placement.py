@@ -1,9 +1,10 @@
 """Which nodes get the replicas of a stream, and who leads it. Pure: the same question has the same answer.
 
-Nodes that carry the tags and have the room; those that are online first, then those with the fewest replicas, the least
-promised bytes, the fewest led streams. A new replicated stream may count on nodes that are away, as long as a majority
-is there: it begins, and they catch up. With a unique tag no two replicas share its value. The preferred leader is the
-chosen node that leads least, so leaders spread even when every node holds everything.
+Nodes that carry the tags and have the room; those that are online first, those that an operator drains last, then those
+with the fewest replicas, the least promised bytes, the fewest led streams. A new replicated stream may count on nodes
+that are away, as long as a majority is there: it begins, and they catch up. With a unique tag no two replicas share its
+value. The preferred leader is the chosen node that leads least and is not drained, so leaders spread even when every
+node holds everything.
 
 Source of the rules and of the texts: jetstream_cluster.go, selectPeerGroup and getStepDownPreferredPlacement.
 """
@@ -40,6 +41,7 @@ class NodeLoad:
     reserved_bytes: int = 0
     room_bytes: int | None = None
     is_short: bool = False  # its disk takes no messages now
+    is_drained: bool = False  # an operator wants others to lead
     tags: frozenset[str] = frozenset()
 
 
@@ -120,7 +122,7 @@ def place(wanted: Wanted, nodes: Sequence[NodeLoad], *, cluster: str) -> Placed:
     if len(chosen) < wanted.replicas or too_many_away:
         reasons.offline |= too_many_away
         raise errors.CLUSTER_NO_PEERS.with_values(err=reasons.text(wanted.tags))
-    leader = min((node for node in chosen if node.online), key=lambda node: (node.leaders, node.node_id))
+    leader = min((node for node in chosen if node.online), key=_as_leader)
     return Placed(peers=tuple(sorted(node.node_id for node in chosen)), preferred=leader.node_id)
 
 
@@ -156,11 +158,15 @@ def choose_transfer_target(
     others = [node for node in members if in_cluster and node.node_id != own and node.online and tags <= node.tags]
     if not others:
         raise errors.CLUSTER_NO_PEERS.with_values(err="no replacement peer connected")
-    return min(others, key=lambda node: (node.leaders, node.node_id)).node_id
+    return min(others, key=_as_leader).node_id
 
 
-def _by_load(node: NodeLoad) -> tuple[bool, int, int, int, NodeId]:
-    return (not node.online, node.replicas, node.reserved_bytes, node.leaders, node.node_id)
+def _as_leader(node: NodeLoad) -> tuple[bool, int, NodeId]:
+    return (node.is_drained, node.leaders, node.node_id)
+
+
+def _by_load(node: NodeLoad) -> tuple[bool, bool, int, int, int, NodeId]:
+    return (not node.online, node.is_drained, node.replicas, node.reserved_bytes, node.leaders, node.node_id)
 
 
 def _suits(node: NodeLoad, wanted: Wanted, reasons: _Reasons) -> bool:

@@ -24,6 +24,8 @@ BYTES_MAX: Final = 1 << 62
 SERVER_ID_CHARS_MAX: Final = 64  # an nkey has 56
 LOST_MAX: Final = 256  # accounts
 ACCOUNT_CHARS_MAX: Final = 255
+# What speaks against a leader, the gravest first: it refuses publishes, followers by way of the hub lose it, it ends.
+NOT_SHORT, NOT_LOST, NOT_DRAINED = 4, 2, 1
 TOLD_STEP_BYTES: Final = 1 << 20  # a smaller change of what is held is not told
 
 
@@ -38,6 +40,15 @@ class NodeProfile:
     level: int = FIRST  # the highest feature level that it takes part in
     server_id: str = ""  # as clients see it; empty: not told
     lost: frozenset[str] = frozenset()  # accounts whose hub it does not reach, and that others should lead
+    drained: bool = False  # others should lead everything: it is to be stopped soon, or does so
+
+    def unfitness(self, account: str) -> int:
+        """How little it should lead streams of an account: 0 where nothing speaks against it.
+
+        A node hands over for one reason only to a node that has neither this nor a graver one (NOT_DRAINED and the
+        others), so no two nodes hand a group to each other, each for a reason of its own.
+        """
+        return NOT_SHORT * self.is_short + NOT_LOST * (account in self.lost) + NOT_DRAINED * self.drained
 
     def room(self, kind: StorageType, promised_bytes: int) -> int | None:
         """Bytes that may still be promised, above what is promised or held already; None for any number."""
@@ -48,7 +59,7 @@ class NodeProfile:
         """Whether the others should hear of it."""
         if (self.tags, self.capacity, self.is_short) != (told.tags, told.capacity, told.is_short):
             return True
-        if self.lost != told.lost:
+        if (self.lost, self.drained) != (told.lost, told.drained):
             return True
         return any(abs(self.held.get(kind, 0) - told.held.get(kind, 0)) >= TOLD_STEP_BYTES for kind in StorageType)
 
@@ -62,6 +73,7 @@ class NodeProfile:
             "level": self.level,
             "server_id": self.server_id,
             **({"lost": sorted(self.lost)[:LOST_MAX]} if self.lost else {}),
+            **({"drained": True} if self.drained else {}),
         }
 
 
@@ -95,6 +107,7 @@ def unpack_profile(metadata: Mapping[str, Any]) -> NodeProfile:
         level=_level(told.get("level")),
         server_id=server_id,
         lost=_names(told.get("lost")),
+        drained=told.get("drained") is True,
     )
 
 

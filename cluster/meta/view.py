@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.cluster.meta.machine import MetaMachine
-    from jetraft.store.model.ids import NodeId
+    from jetraft.raft.transfer_candidates import LedGroup
+    from jetraft.store.model.ids import GroupId, NodeId
 
 
 class NamedPeer(Protocol):
@@ -96,6 +97,25 @@ class ClusterView:
             return self.own_profile
         peer = self._peers().get(node_id) if self._peers else None
         return UNKNOWN if peer is None else unpack_profile(peer.metadata)
+
+    def ranking(self, accounts: Mapping[GroupId, str]) -> Callable[[LedGroup, NodeId], int]:
+        """How little nodes should lead a group, as they say now: `NodeProfile.unfitness`. Each is looked at once.
+
+        `accounts` are those of the groups of streams.
+        """
+        profiles: dict[NodeId, NodeProfile] = {}
+
+        def rank(group: LedGroup, node_id: NodeId) -> int:
+            if node_id not in profiles:
+                profiles[node_id] = self.profile_of(node_id)
+            return profiles[node_id].unfitness(accounts.get(group.group_id, ""))
+
+        return rank
+
+    def drained(self) -> list[str]:
+        """The names of the other nodes that are up and should lead nothing, in order."""
+        others = (node for node in self.members if node != self.node_id and self.is_up(node))
+        return sorted(self.name_of(node) for node in others if self.profile_of(node).drained)
 
     def behind(self, level: int) -> list[str]:
         """Return the names of the members that are away, or do not know this feature level, in order."""

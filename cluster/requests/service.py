@@ -251,13 +251,15 @@ class ClusterService:
         """
         if len(group.members) == 1:
             return
-        candidates = TransferCandidates([replica.group for _, replica in self._directory.replicas()])
+        rank = self.cluster.ranking(self._directory.accounts())
+        candidates = TransferCandidates([replica.group for _, replica in self._directory.replicas()], rank)
         members = [
             NodeLoad(
                 node_id=node,
                 name=self.cluster.name_of(node),
                 online=self.cluster.is_up(node),
                 leaders=candidates.led.get(node, 0),
+                is_drained=self.cluster.profile_of(node).drained,
                 tags=self.cluster.profile_of(node).tags,
             )
             for node in group.members

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from jetraft.cluster.meta.profile import NOT_SHORT
+from jetraft.raft.group_spec import StandsBack
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model.clock import NS_PER_S
 
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.raft.group import Group
+    from jetraft.raft.transfer_candidates import Rank
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.clock import Clock
-    from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.ids import GroupId
 
 LOOK_S: Final = 0.5
 AGAIN_NS: Final = 10 * NS_PER_S  # the target may have a reason of its own (raft/engine/disk_lag.py) to hand it back
@@ -46,13 +49,13 @@ class LeaderBalancing:
         clock: Clock,
         space: SpaceWatch,
         groups: Callable[[], Sequence[Group]],
-        is_node_short: Callable[[NodeId], bool],
+        ranking: Callable[[], Rank[Group]],
         tell: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._space = space
         self._groups = groups
-        self._is_node_short = is_node_short
+        self._ranking = ranking
         self._tell = tell
         self._handed_ns: dict[GroupId, int] = {}
         self._handed_over = 0
@@ -74,18 +77,18 @@ class LeaderBalancing:
             return
         groups = self._groups()
         for group in groups:
-            group.prefer_others(wanted=self.is_short)
+            group.prefer_others(StandsBack.NO_ROOM, wanted=self.is_short)
         if self.is_short:
             self._hand_over(groups, now_ns)
 
     def _hand_over(self, groups: Sequence[Group], now_ns: int) -> None:
         self._handed_ns = {name: then for name, then in self._handed_ns.items() if now_ns < then + AGAIN_NS}
-        candidates = TransferCandidates(groups, is_fit=lambda node: not self._is_node_short(node))
+        candidates = TransferCandidates(groups, self._ranking())
         begun = 0
         for group in groups:
             if not group.is_leader or group.group_id in self._handed_ns:
                 continue
-            target = candidates.choose(group)
+            target = candidates.choose(group, below=NOT_SHORT)
             if target is not None and group.transfer_leadership(target):
                 self._handed_ns[group.group_id] = now_ns
                 begun += 1

@@ -8,19 +8,21 @@ cluster whose nodes all lose the hub has no leaders.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.meta.profile import NOT_LOST
+from jetraft.raft.group_spec import StandsBack
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from jetraft.raft.group import Group
+    from jetraft.raft.transfer_candidates import Rank
     from jetraft.store.model.clock import Clock
-    from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.ids import GroupId
 
 AGAIN_NS: Final = 10 * NS_PER_S  # the target may have a reason of its own to hand it back
 TRANSFERS_MAX: Final = 64  # in one look: each is an election
@@ -34,11 +36,11 @@ class Retreat:
         *,
         clock: Clock,
         groups: Callable[[], Iterable[tuple[str, Group]]],
-        lost_by: Callable[[NodeId], AbstractSet[str]],
+        ranking: Callable[[Mapping[GroupId, str]], Rank[Group]],
     ) -> None:
         self._clock = clock
         self._groups = groups
-        self._lost_by = lost_by
+        self._ranking = ranking
         self._accounts: AbstractSet[str] = frozenset()
         self._handed_ns: dict[GroupId, int] = {}
         self.handed_over = 0  # transfers that began
@@ -51,20 +53,17 @@ class Retreat:
         groups, now_ns = list(self._groups()), self._clock.mono_ns()
         for account, group in groups:
             if account in accounts or account in left:
-                group.prefer_others(wanted=account in accounts)
+                group.prefer_others(StandsBack.NO_HUB, wanted=account in accounts)
         self._handed_ns = {name: then for name, then in self._handed_ns.items() if now_ns < then + AGAIN_NS}
         begun = 0
+        rank = self._ranking({group.group_id: account for account, group in groups})
         for account in sorted(accounts):
-            candidates = TransferCandidates((group for _, group in groups), is_fit=partial(self._reaches, account))
+            candidates = TransferCandidates((group for _, group in groups), rank)
             for group in (group for owner, group in groups if owner == account):
                 if begun == TRANSFERS_MAX or not group.is_leader or group.group_id in self._handed_ns:
                     continue
-                target = candidates.choose(group)
+                target = candidates.choose(group, below=NOT_LOST)
                 if target is not None and group.transfer_leadership(target):
                     self._handed_ns[group.group_id] = now_ns
                     begun += 1
         self.handed_over += begun
-
-    def _reaches(self, account: str, node: NodeId) -> bool:
-        """Whether a node has not said that it has lost the hub of an account."""
-        return account not in self._lost_by(node)

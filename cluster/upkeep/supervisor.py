@@ -116,10 +116,15 @@ class Supervisor:
             clock=ports.clock,
             space=space,
             groups=self._groups_on_disk,
-            is_node_short=lambda node: view.profile_of(node).is_short,
+            ranking=lambda: view.ranking(directory.accounts()),
             tell=tell,
         )
-        self._unproved = Unproved(clock=ports.clock, groups=lambda: self._census().groups, is_proved=is_table_proved)
+        self._unproved = Unproved(
+            clock=ports.clock,
+            groups=lambda: self._census().groups,
+            is_proved=is_table_proved,
+            ranking=lambda: view.ranking(directory.accounts()),
+        )
         self.comparer: Comparer | None = None
         if ports.mesh is not None:
             self.comparer = Comparer(

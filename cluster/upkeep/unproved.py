@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.raft.group import Group
+    from jetraft.raft.transfer_candidates import Rank
     from jetraft.store.model.clock import Clock
 
 LOOK_S: Final = 1.0
@@ -29,10 +30,18 @@ TRANSFERS_MAX: Final = 64  # in one look: each is an election
 class Unproved:
     """See the module. `groups` are those of this node's replicas."""
 
-    def __init__(self, *, clock: Clock, groups: Callable[[], Sequence[Group]], is_proved: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        groups: Callable[[], Sequence[Group]],
+        is_proved: Callable[[], bool],
+        ranking: Callable[[], Rank[Group]],
+    ) -> None:
         self._clock = clock
         self._groups = groups
         self._is_proved = is_proved
+        self._ranking = ranking
 
     async def run(self) -> None:
         """Look until the table is proved: then it is for the life of the process."""
@@ -45,7 +54,7 @@ class Unproved:
         now_ns = self._clock.mono_ns()
         groups = self._groups()
         led = [group for group in groups if group.is_leader and group.leader_since_ns + PATIENCE_NS <= now_ns]
-        candidates = TransferCandidates(groups)
+        candidates = TransferCandidates(groups, self._ranking())
         for group in led[:TRANSFERS_MAX]:
             target = candidates.choose(group)
             if target is not None:

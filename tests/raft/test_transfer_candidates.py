@@ -20,6 +20,7 @@ class Led:
     b_is_current: bool = True
     c_is_voter: bool = True
     leader: NodeId | None = A
+    group_id: GroupId = GROUP
 
     @property
     def configuration(self) -> Configuration:
@@ -34,25 +35,27 @@ class Led:
 
 def test_many_groups_go_to_all_who_can_lead_them() -> None:
     groups = [Led() for _ in range(10)]
-    candidates = TransferCandidates(groups)
+    candidates = TransferCandidates[Led](groups)
     assert Counter(candidates.choose(group) for group in groups) == {B: 5, C: 5}
 
 
 def test_who_leads_most_already_gets_least() -> None:
-    candidates = TransferCandidates([*(Led(leader=B) for _ in range(4)), Led()])
+    candidates = TransferCandidates[Led]([*(Led(leader=B) for _ in range(4)), Led()])
     assert [candidates.choose(Led()) for _ in range(5)] == [C, C, C, C, B]
 
 
 def test_only_current_voters_inherit() -> None:
-    assert TransferCandidates([]).choose(Led(b_is_current=False)) == C
-    assert TransferCandidates([]).choose(Led(c_is_voter=False)) == B
-    assert TransferCandidates([]).choose(Led(b_is_current=False, c_is_voter=False)) is None
+    assert TransferCandidates[Led]([]).choose(Led(b_is_current=False)) == C
+    assert TransferCandidates[Led]([]).choose(Led(c_is_voter=False)) == B
+    assert TransferCandidates[Led]([]).choose(Led(b_is_current=False, c_is_voter=False)) is None
 
 
-def test_who_is_not_fit_inherits_nothing() -> None:
-    candidates = TransferCandidates([], is_fit=lambda node: node != B)
+def test_who_should_not_lead_inherits_only_where_nobody_else_can() -> None:
+    candidates = TransferCandidates[Led]([], lambda _group, node: 2 * (node == B))
     assert [candidates.choose(Led()) for _ in range(3)] == [C, C, C]
-    assert candidates.choose(Led(c_is_voter=False)) is None
+    assert candidates.choose(Led(c_is_voter=False)) == B
+    assert candidates.choose(Led(c_is_voter=False), below=2) is None
+    assert candidates.choose(Led(), below=0) is None
 
 
 @attrs.define(eq=False)

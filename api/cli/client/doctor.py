@@ -62,6 +62,7 @@ async def doctor(
         *clocks(stats),
         *versions(pages["VARZ"]),
         *healths(pages["HEALTHZ"]),
+        *drains(pages["VARZ"]),
         *certificates(pages["VARZ"]),
         *limits(pages["VARZ"]),
         *meta_group(jetstream),
@@ -115,6 +116,15 @@ def healths(pages: list[ServerPage]) -> Iterator[Finding]:
         text = "ok" if ok else str(each.data.get("error") or each.data.get("status"))
         advice = "" if ok else f"read the log of {each.name}; `jetraft stream report` shows what is behind"
         yield Finding(check=f"health of {each.name}", ok=ok, text=text, advice=advice)
+
+
+def drains(pages: list[ServerPage]) -> Iterator[Finding]:
+    """Servers that an operator has drained, perhaps a while ago."""
+    for each in pages:
+        if (each.data.get("jetraft") or {}).get("drained"):
+            advice = f"when its maintenance is over: `jetraft server drain {each.name} --end`"
+            text = "other servers lead what it could"
+            yield Finding(check=f"drain of {each.name}", ok=False, text=text, advice=advice)
 
 
 def certificates(pages: list[ServerPage]) -> Iterator[Finding]:

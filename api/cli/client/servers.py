@@ -225,7 +225,8 @@ async def drain(
 ) -> None:
     """Hand all that a server leads to other servers, before its maintenance; ends when it leads nothing.
 
-    It stands back in elections from then on, until --end or a restart. Streams whose only replica it has stay there.
+    It stands back in elections from then on, and other servers hand nothing to it, until --end or a restart. Streams
+    whose only replica it has stay there.
     """
     if end and lame_duck:
         raise UsageError("--end and --lame-duck exclude each other")
@@ -242,6 +243,8 @@ async def drain(
     total, until_s = left["led"], time.monotonic() + wait_s
     with bars(f"draining {member}", total=total, shown=not at.out.as_json) as (bar,):
         while rest := left["led"] + left["leaderless"]:
+            if left["led"] == left.get("stay") and not left["leaderless"]:
+                raise CommandError(stays(member, left))
             if time.monotonic() > until_s:
                 raise CommandError(
                     f"server {member} leads {left['led']:,} groups that other servers have, and"
@@ -259,6 +262,20 @@ async def drain(
     at.out.line(
         f"server {member} leads nothing that others can lead{alone}{ends}",
         {"server": member, "handed_over": total} | left | {"lame_duck": lame_duck},
+    )
+
+
+def stays(member: str, left: dict[str, Any]) -> str:
+    """Why a server goes on to lead what other servers have, and what to do."""
+    others = ", ".join(left["drained"])
+    if others:
+        return (
+            f"server {member} still leads {left['led']:,} groups: the other servers that have them are drained too"
+            f" ({others}): end that with `jetraft server drain NAME --end`, or restart them"
+        )
+    return (
+        f"server {member} still leads {left['led']:,} groups: no other server that has them should lead, as its disk is"
+        " full or its hub is away: `jetraft server health` shows more"
     )
 
 

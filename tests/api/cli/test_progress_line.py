@@ -70,9 +70,7 @@ def test_export_chain_verify_and_recover_show_it(tmp_path: Path, terminal: Termi
         where = ("--servers", one.url, "--stream", "S", "--subject", "s.a")
         assert command("export", [*where, str(tmp_path / "s.parquet")]) == 0
         one.stop()
-        assert command("recover", [str(one.store_dir), "--members", "n1"]) == 1, (
-            "nothing is changed yet"
-        )
+        assert command("recover", [str(one.store_dir), "--members", "n1"]) == 1, "nothing is changed yet"
     shown = terminal.getvalue()
     assert "verifying S, leaves: 3 of 3 (100 %)" in shown
     assert "exporting, sequences: 3 of 3 (100 %)" in shown, "also those that a filter leaves out"

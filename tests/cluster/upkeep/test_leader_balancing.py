@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import trio
 
+from jetraft.cluster.meta.profile import NOT_SHORT
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.upkeep.leader_balancing import AGAIN_NS, LeaderBalancing
 from jetraft.raft.engine.membership import Configuration
-from jetraft.raft.group_spec import ReplicaLag
+from jetraft.raft.group_spec import ReplicaLag, StandsBack
 from jetraft.store.disk.io import DiskSize
 from jetraft.store.disk.space import LOOK_NS, RESERVE_BYTES, SpaceWatch
 from jetraft.store.model.clock import ManualClock
@@ -41,7 +42,7 @@ class Led:
     def replica_lag(self) -> list[ReplicaLag]:
         return [ReplicaLag(node=node, current=True, offline=False, active_ns=0, lag_entries=0) for node in (B, C)]
 
-    def prefer_others(self, *, wanted: bool) -> None:
+    def prefer_others(self, _why: StandsBack, *, wanted: bool) -> None:
         self.stands_back = wanted
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
@@ -61,7 +62,7 @@ class Stage:
             clock=self.clock,
             space=SpaceWatch(lambda: DiskSize(free=self.free_bytes, total=1 << 40)),
             groups=lambda: cast("Sequence[Group]", groups),  # the part of a group that is looked at
-            is_node_short=lambda node: node in self.short,
+            ranking=lambda: lambda _group, node: NOT_SHORT * (node in self.short),
             tell=lambda: self.told.append(self.yielding.is_short),
         )
 

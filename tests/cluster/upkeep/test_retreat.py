@@ -1,8 +1,11 @@
 """Streams of an account that has lost its hub are led by nodes that reach it, and as ever when it is back."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from jetraft.cluster.meta.profile import NOT_LOST
 from jetraft.cluster.upkeep.retreat import AGAIN_NS, TRANSFERS_MAX, Retreat
+from jetraft.raft.transfer_candidates import Rank
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.cluster.upkeep.test_leader_balancing import B, C, Led
@@ -20,8 +23,11 @@ class Stage:
         self.retreat = Retreat(
             clock=self.clock,
             groups=lambda: [(account, cast("Group", group)) for account, found in groups.items() for group in found],
-            lost_by=lambda node: self.lost.get(node, set()),
+            ranking=self.ranking,
         )
+
+    def ranking(self, accounts: Mapping[GroupId, str]) -> Rank["Group"]:
+        return lambda group, node: NOT_LOST * (accounts[group.group_id] in self.lost.get(node, set()))
 
     def look(self, *accounts: str) -> None:
         self.retreat.look(frozenset(accounts))

@@ -157,3 +157,32 @@ def test_after_its_drain_a_server_in_lame_duck_mode_sends_its_clients_away(clust
     assert (done.status, done.err) == (0, "")
     assert "and ends when its clients have moved" in done.out
     cluster[1].running.wait_for_line("Entering lame duck mode")
+
+
+def test_a_drained_server_is_given_nothing_by_the_next_one_that_is_drained_or_stopped(cluster: Cluster) -> None:
+    for number in range(STREAMS):
+        add(cluster, f"S{number}", "--replicas", "3")
+    assert as_user(cluster, "sys", "server", "drain", "n1").status == 0
+    assert as_user(cluster, "sys", "server", "drain", "n2").status == 0
+    assert {each["leader"] for each in streams(cluster).values()} == {"n3"}
+    for number in range(STREAMS):
+        add(cluster, f"T{number}", "--replicas", "3")
+        add(cluster, f"A{number}", "--replicas", "1")
+    assert {name: each["leader"] for name, each in streams(cluster).items() if each["leader"] != "n3"} == {}, (
+        "new ones too"
+    )
+    last = as_user(cluster, "sys", "server", "drain", "n3")
+    assert (last.status, last.out) == (1, "")
+    assert last.err == (
+        f"jetraft server drain: server n3 still leads {2 * STREAMS + 1:,} groups: the other servers that have them are"
+        " drained too (n1, n2): end that with `jetraft server drain NAME --end`, or restart them\n"
+    )
+    advice = as_user(cluster, "sys", "doctor")
+    assert advice.status == 1
+    assert "FAIL drain of n1: other servers lead what it could: when its maintenance is over:" in advice.out
+    assert as_user(cluster, "sys", "server", "drain", "n2", "--end").status == 0
+    until(lambda: {each["leader"] for name, each in streams(cluster).items() if name[0] != "A"} == {"n2"})
+    cluster[1].stop()
+    until(lambda: "n1" in {each.get("leader") for each in streams(cluster).values()})
+    advice = as_user(cluster, "sys", "doctor")
+    assert [f"drain of {node.name}" in advice.out for node in cluster] == [True, False, True]
