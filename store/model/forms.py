@@ -336,6 +336,7 @@ message AccountPlaces: accounts
 message MetaState: index is_member
 message MetaStateQuestion: node_id
 message PlacesTaken: account clients leafs
+gossip NodeProfile.drained
 """
 
 FORMS: Final[Mapping[str, int]] = {
