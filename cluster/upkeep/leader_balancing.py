@@ -55,7 +55,7 @@ class LeaderBalancing:
         self._clock = clock
         self._space = space
         self._groups = groups
-        self._ranking = ranking
+        self.ranking = ranking
         self._tell = tell
         self._handed_ns: dict[GroupId, int] = {}
         self._handed_over = 0
@@ -83,7 +83,7 @@ class LeaderBalancing:
 
     def _hand_over(self, groups: Sequence[Group], now_ns: int) -> None:
         self._handed_ns = {name: then for name, then in self._handed_ns.items() if now_ns < then + AGAIN_NS}
-        candidates = TransferCandidates(groups, self._ranking())
+        candidates = TransferCandidates(groups, self.ranking())
         begun = 0
         for group in groups:
             if not group.is_leader or group.group_id in self._handed_ns:

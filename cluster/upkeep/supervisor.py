@@ -112,7 +112,7 @@ class Supervisor:
             reopen=reopen,
             space=space,
         )
-        self._leader_balancing = LeaderBalancing(
+        balancing = self._leader_balancing = LeaderBalancing(
             clock=ports.clock,
             space=space,
             groups=self._groups_on_disk,
@@ -120,10 +120,7 @@ class Supervisor:
             tell=tell,
         )
         self._unproved = Unproved(
-            clock=ports.clock,
-            groups=lambda: self._census().groups,
-            is_proved=is_table_proved,
-            ranking=lambda: view.ranking(directory.accounts()),
+            clock=ports.clock, groups=self._groups_here, is_proved=is_table_proved, ranking=balancing.ranking
         )
         self.comparer: Comparer | None = None
         if ports.mesh is not None:
@@ -164,6 +161,9 @@ class Supervisor:
 
     def _replicas(self) -> Sequence[StreamReplica]:
         return self._census().replicas
+
+    def _groups_here(self) -> Sequence[Group]:
+        return self._census().groups
 
     def _groups(self) -> Sequence[Group]:
         return self._with_meta(self._census().groups)

@@ -69,10 +69,8 @@ def to_parquet(  # noqa: PLR0913  (options by name)
             with progress(scan.sequences) as scan.passed:
                 sizes = _write(unfinished, scan, compression, row_group_rows)
             _check_free(target, overwrite=overwrite)
-        size = target.stat().st_size
-        return Export(
-            path=str(path), rows=sum(sizes), row_groups=len(sizes), file_bytes=size, start=scan.start, end=scan.end
-        )
+        written = {"rows": sum(sizes), "row_groups": len(sizes), "file_bytes": target.stat().st_size}
+        return Export(path=str(path), **written, start=scan.start, end=scan.end)
 
 
 def _write(path: Path, scan: Scan, compression: str, row_group_rows: int) -> list[int]:
