@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
 
 AGAIN_NS: Final = 10 * NS_PER_S  # a member that handed a group back may take it now
-LOOK_S: Final = 1.0  # from one look to the next while nobody asks
+LOOK_S: Final = 1.0  # from one look to the next while there is no question
 
 
 class DrainedGroup(Handed, Protocol):
