@@ -35,7 +35,7 @@ Rank = Callable[[L, NodeId], int]  # how little a node should lead a group: 0 wh
 
 
 def no_rank(_group: LedGroup, _node: NodeId) -> int:
-    """Nothing speaks against anybody."""
+    """All may lead alike."""
     return 0
 
 
@@ -99,7 +99,7 @@ class HandingOver(Generic[G]):
         *,
         below: int | None = None,
     ) -> None:
-        """`rank` is asked anew in each step."""
+        """`rank` is asked for in each step."""
         self._is_handed = is_handed
         self._rank = rank
         self._below = below
