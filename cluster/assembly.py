@@ -27,10 +27,10 @@ from jetraft.cluster.assembly_shared import Shared, Stored, held_bytes, shared_p
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.inquiries import LOOK
 from jetraft.cluster.memory_room import MemoryKeeper
-from jetraft.cluster.meta.exclusion import Exclusion
 from jetraft.cluster.meta.gossip import ProfileGossip
 from jetraft.cluster.meta.health import GRACE_NS
-from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
+from jetraft.cluster.meta.members.exclusion import Exclusion
+from jetraft.cluster.meta.members.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.operator_news import OperatorNews
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.streams.replica.mandates import Mandates
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from jetraft.cluster.calls.handing_over import Handovers
     from jetraft.cluster.calls.messages.forwarding import ForwardedRequest
     from jetraft.cluster.clocks import ClockWatch
-    from jetraft.cluster.meta.admission import NodeAdmission
     from jetraft.cluster.meta.adoption import Adoption
     from jetraft.cluster.meta.backend import MetaBackend
-    from jetraft.cluster.meta.bootstrap import Bootstrap
     from jetraft.cluster.meta.currency import Currency
     from jetraft.cluster.meta.directory import ReplicaDirectory
     from jetraft.cluster.meta.leader_duties import LeaderDuties
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.members.admission import NodeAdmission
+    from jetraft.cluster.meta.members.bootstrap import Bootstrap
     from jetraft.cluster.meta.table_lease import TableLease
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting

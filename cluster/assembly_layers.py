@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.batch_room import BatchRoom
-from jetraft.cluster.meta.admission import NodeAdmission
 from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.backend import MetaBackend
-from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.leader_duties import LeaderDuties
-from jetraft.cluster.meta.meta_replica import MetaReplica
+from jetraft.cluster.meta.members.admission import NodeAdmission
+from jetraft.cluster.meta.members.bootstrap import Bootstrap
+from jetraft.cluster.meta.members.meta_replica import MetaReplica
 from jetraft.cluster.meta.saved_rows import SavedRows
 from jetraft.cluster.quota import Quota
 from jetraft.cluster.replica_logs import ReplicaLogs

@@ -10,10 +10,10 @@ import attrs
 from jetraft.cluster.accounts import Accounts
 from jetraft.cluster.advisories import NodeAdvisories
 from jetraft.cluster.clocks import ClockWatch
-from jetraft.cluster.meta.bootstrap import load_record
 from jetraft.cluster.meta.directory import ReplicaDirectory
 from jetraft.cluster.meta.gossip import first_profile
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.members.bootstrap import load_record
 from jetraft.cluster.meta.meta_group import MetaGroupRef
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.state.changes import StreamChanges
@@ -23,8 +23,8 @@ from jetraft.store.model.config import StorageType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jetraft.cluster.meta.bootstrap import RecordFile
-    from jetraft.cluster.meta.founding import Record
+    from jetraft.cluster.meta.members.bootstrap import RecordFile
+    from jetraft.cluster.meta.members.founding import Record
     from jetraft.cluster.meta.profile import NodeProfile
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment

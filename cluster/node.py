@@ -19,8 +19,8 @@ from jetraft.store.ledger.kept_ages import KeptAges
 
 if TYPE_CHECKING:
     from jetraft.cluster.assembly import Parts
-    from jetraft.cluster.meta.bootstrap import BootstrapStatistics
     from jetraft.cluster.meta.health import Health, Steps
+    from jetraft.cluster.meta.members.bootstrap import BootstrapStatistics
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica.replica import StreamReplica

@@ -8,7 +8,7 @@ import attrs
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.backend import BackendStatistics
-    from jetraft.cluster.meta.bootstrap import BootstrapStatistics
+    from jetraft.cluster.meta.members.bootstrap import BootstrapStatistics
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.requests.service import ServiceStatistics
     from jetraft.cluster.upkeep.supervisor import SupervisorStatistics

@@ -18,8 +18,8 @@ from jetraft.api.sessions.session import ServerIdentity
 from jetraft.api.turns.clock import SystemClock
 from jetraft.api.turns.reactor import Reactor
 from jetraft.api.turns.timers import TrioTimers
-from jetraft.cluster.meta.bootstrap import expected_nodes
-from jetraft.cluster.meta.founding import BadRecordError
+from jetraft.cluster.meta.members.bootstrap import expected_nodes
+from jetraft.cluster.meta.members.founding import BadRecordError
 from jetraft.raft.engine.port import EngineUnavailableError
 from jetraft.store.model.steady import SteadyClock
 from jetraft.store.port import StoreCorrupt, StoreError, StoreMisplaced

@@ -22,7 +22,7 @@ from jetraft.api.turns.reactor import Reactor
 from jetraft.cluster.advisories import NodeAdvisories
 from jetraft.cluster.calls.forward import Forwarder, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest
-from jetraft.cluster.meta.bootstrap import has_jetstream
+from jetraft.cluster.meta.members.bootstrap import has_jetstream
 from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.raft.mesh.peers import Mesh
 from jetraft.store.model.clock import Clock

@@ -1,7 +1,7 @@
 """The meta group of this node as others use it, and the one place that knows which object it is now.
 
 There is none before the group is founded, and on a node that is outside of it; it is another object after its log was
-replaced (meta_replica.py). All parts that need the group, its members or how far it is applied ask here.
+replaced (members/meta_replica.py). All parts that need the group, its members or how far it is applied ask here.
 """
 
 from __future__ import annotations

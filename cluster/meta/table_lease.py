@@ -9,7 +9,8 @@ at the moment of the question, and the lease runs for LEASE_NS from that moment,
 A meta leader that answers a deletion, a change or a removal waits for those that could act on the row of before: until
 they have confirmed that they do not, or until no lease of theirs can run any more (lease_grants.py).
 
-The answer says too whether this node is a member. One that is not has been removed: `on_excluded` (exclusion.py).
+The answer says too whether this node is a member. One that is not has been removed: `on_excluded`
+(members/exclusion.py).
 
 What no clock covers: a machine that its hypervisor stops, with all its clocks, goes on with what is left of the lease.
 The window is what it runs by its own clock, LEASE_NS at most (docs/reliability.md).

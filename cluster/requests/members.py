@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.meta.meta_replica import META_GROUP
+from jetraft.cluster.meta.members.meta_replica import META_GROUP
 from jetraft.raft.recovery.joining import Begins, Joining, JoinPendingError
 from jetraft.store.model.config import StorageType
 

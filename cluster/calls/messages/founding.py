@@ -1,4 +1,4 @@
-"""meta.view: nothing -> what a node knows of the founding of the meta group (cluster/meta/bootstrap.py)."""
+"""meta.view: nothing -> what a node knows of the founding of the meta group (cluster/meta/members/bootstrap.py)."""
 
 from __future__ import annotations
 

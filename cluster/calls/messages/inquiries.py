@@ -3,7 +3,7 @@
 stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
 meta.index:      MetaStateQuestion -> MetaState                      meta.caught-up: MetaIndex -> nothing
                  nothing -> MetaIndex                    (of nodes before 0.2.0, which answer so, too)
-meta.look:       nothing -> nothing                      (cluster/meta/exclusion.py)
+meta.look:       nothing -> nothing                      (cluster/meta/members/exclusion.py)
 stream.read:     ReadIndexQuestion -> ReadIndex          (cluster/requests/read_confirmations.py)
 stream.in-force: ConfigQuestion -> nothing               (cluster/requests/in_force.py)
 """

@@ -5,8 +5,8 @@ import trio
 import trio.testing
 
 from jetraft.cluster.calls.messages.inquiries import MetaState
-from jetraft.cluster.meta.exclusion import Exclusion
 from jetraft.cluster.meta.lease_grants import MARGIN_NS, LeaseGrants
+from jetraft.cluster.meta.members.exclusion import Exclusion
 from jetraft.cluster.meta.table_lease import ANSWER_S, ASK_S, LEASE_NS, RENEW_NS, TableLease
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from jetraft.cluster.meta.meta_replica import META_GROUP
+from jetraft.cluster.meta.members.meta_replica import META_GROUP
 from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.config import StorageType
 from jetraft.store.port import StoreCorrupt

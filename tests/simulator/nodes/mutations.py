@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from jetraft.cluster.calls.reconciling import Reconciling
-from jetraft.cluster.meta.exclusion import Exclusion
 from jetraft.cluster.meta.leader_duties import LeaderDuties
+from jetraft.cluster.meta.members.exclusion import Exclusion
 from jetraft.cluster.meta.table_lease import TableLease
 from jetraft.cluster.requests.in_force import ConfigsInForce
 from jetraft.cluster.requests.releases import Releases

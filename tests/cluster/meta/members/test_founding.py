@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.founding import (
+from jetraft.cluster.meta.members.founding import (
     BadRecordError,
     Founders,
     FoundingStep,

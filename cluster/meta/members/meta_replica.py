@@ -17,8 +17,8 @@ from jetraft.store.port import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.members.founding import Founders
     from jetraft.cluster.replica_logs import ReplicaLogs
     from jetraft.raft.group import Group
     from jetraft.raft.manager import Manager

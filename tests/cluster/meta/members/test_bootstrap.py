@@ -7,8 +7,8 @@ import trio
 import trio.testing
 
 from jetraft.cluster.calls.messages.founding import FoundersView
-from jetraft.cluster.meta.bootstrap import Bootstrap, expected_nodes, load_record, view_message, view_of
-from jetraft.cluster.meta.founding import Founders, View, founders_of
+from jetraft.cluster.meta.members.bootstrap import Bootstrap, expected_nodes, load_record, view_message, view_of
+from jetraft.cluster.meta.members.founding import Founders, View, founders_of
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model.ids import NodeId
 from tests.cluster.meta.makers import N1, N2, N3

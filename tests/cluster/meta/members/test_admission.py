@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from trio.testing import MockClock
 
-from jetraft.cluster.meta.admission import NodeAdmission
-from jetraft.cluster.meta.founding import Founders, founders_of
-from jetraft.cluster.meta.meta_replica import META_GROUP
+from jetraft.cluster.meta.members.admission import NodeAdmission
+from jetraft.cluster.meta.members.founding import Founders, founders_of
+from jetraft.cluster.meta.members.meta_replica import META_GROUP
 from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.recovery.joining import Begins, JoinPendingError, MemberAdmission
@@ -21,8 +21,8 @@ from tests.cluster.meta.makers import N1, N2, N3
 from tests.cluster.wire import Wire, WireMesh
 
 if TYPE_CHECKING:
-    from jetraft.cluster.meta.bootstrap import Bootstrap
-    from jetraft.cluster.meta.meta_replica import MetaReplica
+    from jetraft.cluster.meta.members.bootstrap import Bootstrap
+    from jetraft.cluster.meta.members.meta_replica import MetaReplica
     from jetraft.raft.recovery.joining import Joining
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.store.blocks.cache import BlockCache

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
+from jetraft.cluster.meta.members.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.replica_logs import OF_NO_USE, ReplicaLogs, Wish, members_of
 from jetraft.raft.recovery.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.recovery.repair import RepairPendingError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from jetraft.cluster.calls.forward import MeshLike
-    from jetraft.cluster.meta.bootstrap import Bootstrap
-    from jetraft.cluster.meta.founding import Founders
+    from jetraft.cluster.meta.members.bootstrap import Bootstrap
+    from jetraft.cluster.meta.members.founding import Founders
     from jetraft.raft.recovery.joining import MemberAdmission
     from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from jetraft.cluster.calls.messages.founding import METHOD, FoundersView
-from jetraft.cluster.meta.founding import (
+from jetraft.cluster.meta.members.founding import (
     SETTLE_NS,
     Founders,
     FoundingStep,
