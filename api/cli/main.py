@@ -46,10 +46,10 @@ COMMANDS = {  # and the module whose `main` takes the name of the command, and i
     "reply": "jetraft.api.cli.client.messages",
     "req": "jetraft.api.cli.client.messages",
     "server": "jetraft.api.cli.client.servers",
-    "stream": "jetraft.api.cli.client.stream_copy",
+    "stream": "jetraft.api.cli.client.copies.stream_copy",
     "sub": "jetraft.api.cli.client.messages",
     "top": "jetraft.api.cli.client.top",
-    "traces": "jetraft.api.cli.client.traces",
+    "traces": "jetraft.api.cli.client.spans.traces",
 }
 SERVE = "serve"  # the server's flags follow, as they do without it
 

@@ -10,7 +10,7 @@ where the link is lost. For the others:
 - A stream with more replicas goes on without that lease, as an entry needs a majority of its members (decision 130): as
   soon as a majority of the holders has ended its replicas, none can be committed. While there is none the deletion is
   not confirmed: 10008.
-- A server that was removed ends its replicas when it is told (meta/exclusion.py), or its lease is over.
+- A server that was removed ends its replicas when it is told (meta/members/exclusion.py), or its lease is over.
 """
 
 from __future__ import annotations

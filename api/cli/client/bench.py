@@ -18,8 +18,8 @@ import attrs
 import typer
 from nats.aio.msg import Msg
 
-from jetraft.api.cli.client.acknowledged import Acknowledged, acknowledgement
 from jetraft.api.cli.client.connection import CommandConnection, subject_text, together, token
+from jetraft.api.cli.client.copies.acknowledged import Acknowledged, acknowledgement
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.kv import PREFIX

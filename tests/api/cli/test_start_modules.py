@@ -36,7 +36,7 @@ OPTIONAL = """
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
 MODULES_ALONE_MAX = 486  # with those of Python and of the libraries; the last: seven packages of api
-MODULES_OF_JETSTREAM_MAX = 772  # the last: seven packages of api
+MODULES_OF_JETSTREAM_MAX = 773  # the last: the package of the members of the meta group
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from jetraft.api.cli.client.trace_spans import TraceSpan
+from jetraft.api.cli.client.spans.trace_spans import TraceSpan
 
 
 @attrs.frozen

@@ -13,8 +13,8 @@ from typing import Any, Final
 import attrs
 import nats.errors
 
-from jetraft.api.cli.client.acknowledged import Acknowledged, NoStreamError, acknowledgement
 from jetraft.api.cli.client.connection import CommandConnection
+from jetraft.api.cli.client.copies.acknowledged import Acknowledged, NoStreamError, acknowledgement
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 
 IN_FLIGHT: Final = 128  # gets, and publishes, at a time

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.cli.client.copying import HeaderLines
+from jetraft.api.cli.client.copies.copying import HeaderLines
 from tests.api.cli.client.running import Done, run
 from tests.api.cli.client.test_messages import process
 from tests.clients.nats_py import connection

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.cli.client.trace_spans import spans_of, unix_ns
+from jetraft.api.cli.client.spans.trace_spans import spans_of, unix_ns
 
 TRACE, SENDER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SENDER}-01"

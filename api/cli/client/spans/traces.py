@@ -15,13 +15,13 @@ from jetraft.api.cli.client.errors import CommandError
 from jetraft.api.cli.client.frame import CommandGroup
 from jetraft.api.cli.client.messages import flushed
 from jetraft.api.cli.client.output import clean
-from jetraft.api.cli.client.trace_spans import TraceSpan, spans_of
+from jetraft.api.cli.client.spans.trace_spans import TraceSpan, spans_of
 from jetraft.store.model.extras import OTEL, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetraft.api.cli.client.span_export import CollectorExport
+    from jetraft.api.cli.client.spans.span_export import CollectorExport
 
 GROUP: Final = CommandGroup.of("traces", "Send message traces to an OpenTelemetry collector.")
 BATCH_SPANS: Final = 512  # as the batch processor of OpenTelemetry's SDK
@@ -121,7 +121,7 @@ class Printed:
 def exporting(endpoint: str) -> "CollectorExport":
     """The exporter of spans to a collector. Raises CommandError: the extra is missing, or the address is none."""
     try:
-        from jetraft.api.cli.client.span_export import CollectorExport  # noqa: PLC0415  of another extra
+        from jetraft.api.cli.client.spans.span_export import CollectorExport  # noqa: PLC0415  of another extra
     except ImportError as error:
         if missing_extra(error) is not OTEL:
             raise

@@ -2,7 +2,7 @@
 
 Within an account the servers copy: the new stream is a mirror until it has everything, with sequences and times, and is
 an ordinary stream then. Elsewhere, and for streams that cannot be mirrored as they are, this client copies
-(client/copying.py). Either way a copy that was interrupted goes on where it was.
+(client/copies/copying.py). Either way a copy that was interrupted goes on where it was.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import attrs
 import typer
 
 from jetraft.api.cli.client.connection import CommandConnection, connected, subject_text, token
-from jetraft.api.cli.client.copying import ClientCopy, Comparison, compared
+from jetraft.api.cli.client.copies.copying import ClientCopy, Comparison, compared
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 from jetraft.api.cli.client.login import login_of
 from jetraft.api.cli.client.output import note
