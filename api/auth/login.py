@@ -96,6 +96,7 @@ class Logins:
     checks: PasswordChecks = attrs.field(factory=PasswordChecks)
     grants: Grants = attrs.field(factory=Grants)
     on_account_changed: "Signal[[str, AccountClaims | None]]" = attrs.field(factory=Signal, init=False)
+    editions: int = attrs.field(default=0, init=False)  # of the rules
     authenticator: Authenticator = attrs.field(init=False)
     web_authenticator: Authenticator = attrs.field(init=False)
     _plane: Plane | None = None
@@ -185,7 +186,7 @@ class Logins:
                 outcome.offered,
                 outcome.hashed,
                 lambda: cid in self.sessions.by_cid,
-                lambda same: self._hashed(cid, document, outcome, same=same),
+                partial(self._hashed, cid, document, outcome, self.basis()),
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
@@ -200,7 +201,7 @@ class Logins:
     ) -> ConnectOptions:
         """Let a service say who a client is: that of the configuration, or an account's."""
         assert self.callouts is not None
-        done = partial(self._answered, session.cid, document)
+        done = partial(self._answered, session.cid, document, self.basis(rules), rules)
         session.is_called = True
         is_asked = self.callouts.ask(self.callouts.asker_of(session, document), document, facts, done, rules)
         refused = "too many callouts are in flight"
@@ -235,6 +236,7 @@ class Logins:
 
     def follow_rules(self) -> None:
         """Judge by the rules of the options in force."""
+        self.editions += 1
         options = self.sessions.options
         self.authenticator = self.web_authenticator = build_authenticator(options.auth, self.registry)
         if (rules := web_rules(options)) is not options.auth:
@@ -272,23 +274,63 @@ class Logins:
             PERMISSION_DENIED.log(client=session.title, violation=logged)
         return f"-ERR '{said}'\r\n".encode("utf-8", "replace")
 
-    def _hashed(self, cid: int, document: dict[str, Any], check: SlowCheck, *, same: bool) -> None:
+    def basis(self, service: "CalloutRules | None" = None) -> object:
+        """The rules that a judgement rests on, and the account whose service is asked.
+
+        A judgement that takes longer than a turn is made again where this is another one when it ends: a reload, or a
+        token of the account, may have taken what it gives.
+        """
+        account = None if self.registry is None or service is None else self.registry.get(service.account)
+        return self.editions, account
+
+    def _judge_over(self, session: Session, document: dict[str, Any]) -> None:
+        """A client that was held is judged by other rules than those by which it was held."""
+        assert self._plane is not None
+        options = self._judge(session, document)
+        if not options.is_pending:
+            self._plane.release(session.cid, options)
+
+    def _hashed(
+        self,
+        cid: int,
+        document: dict[str, Any],
+        check: SlowCheck,
+        basis: object,
+        same: bool,  # noqa: FBT001  (the queue's own signature)
+    ) -> None:
         """A password was compared."""
         assert self._reactor is not None
         session, refused = self.sessions.by_cid.get(cid), credentials_of(document)
+        if session is not None and basis != self.basis():
+            now = self._authenticator_of(session).judge(refused, self._facts_of(session))
+            if self.callouts is not None or not isinstance(now, SlowCheck) or now.hashed != check.hashed:
+                self._judge_over(session, document)
+                self._reactor.end_turn()
+                return
+            check = now  # the same hash, which is that of a user with other rights
         if session is None or same or self.callouts is None or not self.callouts.is_asked_after(refused):
-            self._answered(cid, document, check.outcome if same else LoginRefusal("wrong secret"))
+            self._answered(cid, document, self.basis(), None, check.outcome if same else LoginRefusal("wrong secret"))
         elif not (options := self._ask(session, document, self._facts_of(session), None)).is_pending:
             assert self._plane is not None
             self._plane.release(cid, options)
         self._reactor.end_turn()
 
-    def _answered(self, cid: int, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> None:
+    def _answered(
+        self,
+        cid: int,
+        document: dict[str, Any],
+        basis: object,
+        service: "CalloutRules | None",
+        outcome: Verdict | LoginRefusal,
+    ) -> None:
         """A held connection gets its answer, if it is still there."""
         session = self.sessions.by_cid.get(cid)
         assert self._plane is not None
         assert self._reactor is not None
-        if session is not None:
+        if session is not None and basis != self.basis(service):
+            self._judge_over(session, document)
+            self._reactor.kick()
+        elif session is not None:
             self._plane.release(cid, self._settle(session, document, outcome))
             self._reactor.kick()
 

@@ -81,6 +81,7 @@ class LeafParts:
                 logins.lookups,
                 logins.callouts,
                 options.proxies,
+                logins.basis,
             ),
             logins.checks,
             logins.verifications,

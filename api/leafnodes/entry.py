@@ -29,6 +29,11 @@ Done = Callable[[Verdict | LoginRefusal], None]
 LEAFNODE: Final = "LEAFNODE"
 
 
+def unchanged(_service: "CalloutRules | None") -> object:
+    """The basis of judgements by rules that stay."""
+    return None
+
+
 @attrs.define(eq=False)
 class LeafEntry:
     """Judges what a CONNECT says. `fallback` judges clients."""
@@ -39,6 +44,7 @@ class LeafEntry:
     lookups: "AccountLookups | None" = None
     callouts: "Callouts | None" = None  # of clients, and of leaf nodes that have no rules of their own
     proxies: tuple[str, ...] = ()  # keys of those that may speak for others
+    basis: "Callable[[CalloutRules | None], object]" = unchanged  # of a judgement, as Logins.basis
     elsewhere: Callable[[str], int] = nobody  # how many an account has at the other servers of the cluster
     own: Authenticator = attrs.field(init=False)
 

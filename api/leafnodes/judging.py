@@ -79,14 +79,25 @@ class Judging:
     def _ask(self, link: LeafLink, offered: Credentials, service: CalloutRules) -> None:
         """Let a service say who this is. Its answer comes in a later turn."""
         self._hold(link)
-        done = partial(self._answered, link, offered)
+        done = partial(self._answered, link, offered, self.entry.basis(service), service)
         if not self.entry.ask(link, service, self.clock.unix_ns(), lambda: link.cid in self.present, done):
             self.refuse(link, offered, "too many requests to the service wait", Reason.AUTHENTICATION_FAILURE)
 
-    def _answered(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
-        if link.cid in self.present:
+    def _answered(
+        self,
+        link: LeafLink,
+        offered: Credentials,
+        basis: object,
+        service: CalloutRules,
+        outcome: Verdict | LoginRefusal,
+    ) -> None:
+        if link.cid not in self.present:
+            return
+        if basis != self.entry.basis(service):
+            self._judge(link, offered)
+        else:
             self.settle(link, offered, outcome)
-            self.reactor.kick()
+        self.reactor.kick()
 
     def _hash(self, link: LeafLink, offered: Credentials, check: SlowCheck) -> None:
         self._hold(link)
@@ -95,13 +106,24 @@ class Judging:
             check.offered,
             check.hashed,
             lambda: link.cid in self.present,
-            lambda same: self._hashed(link, offered, check, same=same),
+            partial(self._hashed, link, offered, check, self.entry.basis(None)),
         )
         if not queued:
             self.refuse(link, offered, "too many passwords wait to be hashed", Reason.AUTHENTICATION_FAILURE)
 
-    def _hashed(self, link: LeafLink, offered: Credentials, check: SlowCheck, *, same: bool) -> None:
+    def _hashed(
+        self,
+        link: LeafLink,
+        offered: Credentials,
+        check: SlowCheck,
+        basis: object,
+        same: bool,  # noqa: FBT001  (the queue's own signature)
+    ) -> None:
         if link.cid not in self.present:
+            return
+        if basis != self.entry.basis(None):
+            self._judge(link, offered)
+            self.reactor.end_turn()
             return
         outcome = check.outcome if same else LoginRefusal("wrong secret")
         called = self.entry.called

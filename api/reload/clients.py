@@ -63,15 +63,29 @@ class ConnectedClients:
             self._settle(session, outcome)
 
     def _hash(self, session: Session, check: SlowCheck) -> None:
-        cid = session.cid
+        cid, basis = session.cid, self.logins.basis()
 
         def done(same: bool) -> None:  # noqa: FBT001  (the queue's own signature)
-            if cid in self.logins.sessions.by_cid:
+            if cid not in self.logins.sessions.by_cid:
+                return
+            if basis == self.logins.basis():
                 self._settle(session, check.outcome if same else WRONG)
+            else:
+                self._hashed_before(session, check, same=same)
 
         is_wanted = partial(self.logins.sessions.by_cid.__contains__, cid)
         if not self.logins.checks.submit(session.ip, check.offered, check.hashed, is_wanted, done):
             self._refuse(session)
+
+    def _hashed_before(self, session: Session, check: SlowCheck, *, same: bool) -> None:
+        """A password was compared for rules that another reload has replaced meanwhile: these say who this is now."""
+        outcome = self.logins.judge_again(session)
+        if not isinstance(outcome, SlowCheck):
+            self._settle(session, outcome)
+        elif outcome.hashed == check.hashed:
+            self._settle(session, outcome.outcome if same else WRONG)
+        else:
+            self._hash(session, outcome)
 
     def _settle(self, session: Session, outcome: Verdict | LoginRefusal) -> None:
         if isinstance(outcome, LoginRefusal):

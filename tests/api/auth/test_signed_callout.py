@@ -1,5 +1,6 @@
 """An account of an operator has a service that says who its clients are; both servers believe it the same."""
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -11,6 +12,7 @@ from nacl.public import PrivateKey
 
 from tests.api.auth.test_claims_service import ADMIN, KINDS, OPERATOR, config, connected, update
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Server
 from tests.harness.tokens import Keys, TokenAccount, TokenUser, checked_text, scope
@@ -170,3 +172,36 @@ def test_a_token_that_is_revoked_or_unproved_asks_nobody(tmp_path: Path) -> None
         assert lines(started, AUTH.user(keys=REVOKED)) == [VIOLATION]
         assert asked.requests == []
         assert lines(started, AUTH.user()) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"revocations": {SENTINEL.keys.public: 2**40}},
+        {"signing_keys": []},
+        {"authorization": {"auth_users": [SERVICE.public], "allowed_accounts": [CLOSED.key]}},
+    ],
+    ids=["the asking user is revoked", "the key of the answer is none any more", "the account is not allowed any more"],
+)
+def test_an_answer_counts_by_the_accounts_token_when_it_comes(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """The service was asked by another token of its account: it is asked again, or nobody is."""
+    may_answer, asked = threading.Event(), threading.Event()
+
+    def decide(request: Request) -> bytes:
+        asked.set()
+        assert may_answer.wait(PATIENCE_S)
+        return answer(SIGNING, request, jwt=in_account(request, OPEN))
+
+    with (
+        Server("jetraft", directory=tmp_path, config=config(tmp_path / "jwt", AUTH, OPEN, CLOSED)) as server,
+        service(server, decide),
+        connected(server, ADMIN) as admin,
+        RawClient(server.address, connect=False) as client,
+    ):
+        client.send(connect_line(**SENTINEL.login(client.info["nonce"])))
+        assert asked.wait(PATIENCE_S)
+        assert update(admin, AUTH, **changes) == (200, "jwt updated")
+        may_answer.set()
+        client.send(b"PING\r\n")
+        found = [event.text for event in client.rest(PATIENCE_S) if isinstance(event, Line)]
+        assert [text for text in found if not text.startswith("INFO")] == [VIOLATION]
