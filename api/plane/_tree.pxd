@@ -24,16 +24,27 @@ cdef inline bint is_child(node_t* node, node_t* parent, const char* token, Py_ss
     return node.parent == parent and node.token_len == n and memcmp(token_of(node), token, n) == 0
 
 
+cdef inline node_t* child_in(
+    slot_t* table, uint32_t mask, uint32_t h, node_t* parent, const char* token, Py_ssize_t n
+) noexcept nogil:
+    """The same in one table, for a token with this hash."""
+    cdef uint32_t i = h & mask
+    cdef slot_t* slot
+    while True:
+        slot = &table[i]
+        if slot.node == NULL or (slot.hash == h and is_child(slot.node, parent, token, n)):
+            return slot.node
+        i = (i + 1) & mask
+
+
 cdef inline node_t* find_child(plane_t* plane, node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:
     """The child of a node for one literal token, or NULL."""
-    cdef uint32_t h, i
-    cdef slot_t* slot
+    cdef uint32_t h
+    cdef node_t* node
     if parent.children == 0:
         return NULL
     h = <uint32_t>node_hash(plane, parent, token, n)
-    i = h & plane.table_mask
-    while True:
-        slot = &plane.table[i]
-        if slot.node == NULL or (slot.hash == h and is_child(slot.node, parent, token, n)):
-            return slot.node
-        i = (i + 1) & plane.table_mask
+    node = child_in(plane.table, plane.table_mask, h, parent, token, n)
+    if node == NULL and plane.table_before != NULL:
+        node = child_in(plane.table_before, plane.table_before_mask, h, parent, token, n)
+    return node

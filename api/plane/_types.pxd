@@ -569,7 +569,11 @@ cdef struct plane_t:
     uint8_t accts_idle      # some may have nothing left
     slot_t* table           # open addressing: (parent, token) -> node, of all accounts
     uint32_t table_mask
-    uint32_t table_used
+    uint32_t table_used     # nodes in it, and in the one before
+    slot_t* table_before    # half as large; its nodes move by parts, see _tree.pyx. NULL: all have
+    uint32_t table_before_mask
+    uint32_t table_moved    # places of it whose nodes have moved
+    node_t gone             # in a place of it whose node has moved or is gone: of no parent
     uint64_t generations[GENERATIONS]   # of all accounts, each with its own places for its tokens
     match_t* cache          # aligned to its entries
     void* cache_memory      # what is freed for it
