@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from jetraft.api.config.build import OptionsError
 from jetraft.api.config.file import load_settings
+from jetraft.api.config.settings import OptionsError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TABLE: Final = ROOT / "tools" / "configuration.tsv"

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from jetraft import __version__
-from jetraft.api.config.build import OptionsError, Settings, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.flags import FlagError, help_text, parse_flags
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.options.options import Options
 
 USAGE_ERROR = 2

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jetraft.api.config.blocks import Apply, apply_all, put
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import cipher, integer, secret_text, text
 
 TPM_KEYS: Final[Mapping[str, Apply]] = {

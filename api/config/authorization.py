@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
 from jetraft.api.credentials.nkeys import public_user_key
 from jetraft.api.credentials.permissions import Permissions, ResponseRules, SubjectRules

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.not_served import NOT_SERVED
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import host_port, table
 
 Apply = Callable[[Settings, Any], None]

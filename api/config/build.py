@@ -1,13 +1,12 @@
 """Builds one `Options` value from flags and configuration file; flags win, as in nats-server."""
 
 from collections import Counter
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import attrs
 
 from jetraft.api.config.flags import FlagError
 from jetraft.api.config.queues import server_limits
+from jetraft.api.config.settings import PORT_MAX, OptionsError, Settings, split_url
 from jetraft.api.credentials.nkeys import is_account_key
 from jetraft.api.credentials.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.credentials.secret import Secret
@@ -31,34 +30,8 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.feature_level import FIRST, LEVEL
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from jetraft.store.model.url import redacted
 
-Settings = dict[str, Any]
-PORT_MAX = 65535
 ROUTES_NEEDED = "JetStream cluster requires configured routes or solicited leafnode for the system account"
-
-
-class OptionsError(ValueError):
-    """The options contradict each other; the text is one line, in nats-server's words where it has some."""
-
-
-def split_url(text: str, *, default_port: int) -> tuple[str, int, str]:
-    """Return host, port and secret of `nats://user:pass@host:port`, `host:port` or `:port`. Raises OptionsError."""
-    try:
-        parts = urlsplit(text if "//" in text else f"nats://{text}")
-    except ValueError:  # its text quotes the password
-        raise OptionsError(f"error parsing URL {redacted(text)!r}") from None
-    try:
-        port = parts.port
-    except ValueError:
-        # urlsplit refuses -1, which nats-server reads as "any free port".
-        host, _, number = parts.netloc.rpartition("@")[2].rpartition(":")
-        if number != "-1":
-            raise OptionsError(f"error parsing URL {redacted(text)!r}: invalid port") from None
-        return host.strip("[]"), -1, ""
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    secret = f"{user}:{password}" if password else user
-    return parts.hostname or "", default_port if port is None else port, secret
 
 
 def _secrets(path: str | None) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import text
 from jetraft.api.credentials.nkeys import is_account_key
 from jetraft.api.credentials.rules import AuthRules, CalloutRules

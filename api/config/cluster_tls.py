@@ -7,7 +7,7 @@ changes nothing either, as a handshake has a deadline of its own; what is for li
 
 from typing import Any
 
-from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.tls import KEYS, Found, Read, boolean, tls_options
 from jetraft.api.options.options import ClusterTls
 

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import duration_ns
 from jetraft.api.options.compression import OFF, Compression, CompressionError, wish_of
 from jetraft.store.model.gotime import format_duration

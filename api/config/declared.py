@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import duration_ns, text
 from jetraft.api.options.options import DeclaredStream
 from jetraft.store.model.api_error import ApiError

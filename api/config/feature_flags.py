@@ -3,9 +3,9 @@
 from typing import Any
 
 from jetraft.api.config.blocks import PlacedError
-from jetraft.api.config.build import OptionsError
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError
 from jetraft.api.options.feature_flags import DEFAULTS, OF_NO_EFFECT
 
 

@@ -14,12 +14,12 @@ from jetraft.api.config import asks_nothing, queues, without_effect
 from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.feature_flags import feature_flags
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import ConfigError, Parser, Table
 from jetraft.api.config.jetstream_limits import jetstream_limits
 from jetraft.api.config.mappings import mappings
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import (
     boolean,
     bounded_bytes,

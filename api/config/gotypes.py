@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from jetraft.api.config.build import OptionsError
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError
 
 GO_TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
 

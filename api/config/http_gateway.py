@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all
-from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
+from jetraft.api.config.settings import PORT_MAX, OptionsError, Settings
 from jetraft.api.config.values import address
 from jetraft.api.options.http_gateway import HttpGatewayOptions
 from jetraft.api.options.options import RANDOM_PORT

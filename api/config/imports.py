@@ -3,10 +3,10 @@
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, refuse
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.exports import check_order
 from jetraft.api.config.gotypes import flag, go_type, items, word
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.exchange.values import Import, SharingKind
 from jetraft.store.model.gosyntax import go_quote
 

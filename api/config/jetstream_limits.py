@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from jetraft.api.config.blocks import apply_all, put
-from jetraft.api.config.build import Settings
+from jetraft.api.config.settings import Settings
 from jetraft.api.config.values import go_duration_ns, integer
 from jetraft.store.model.limits import BatchLimits, ServerLimits
 

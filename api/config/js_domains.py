@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.config.build import OptionsError
+from jetraft.api.config.settings import OptionsError
 from jetraft.api.exchange.values import Destination, Mapping
 from jetraft.api.options.options import Options
 from jetraft.store.model.gosyntax import go_quote

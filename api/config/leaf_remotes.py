@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from jetraft.api.config.authorization import subjects
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, secret_text, signed_duration_ns, text
 from jetraft.api.credentials.secret import Secret
 from jetraft.api.credentials.seeds import SeedError, UserKey

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.compression import compression
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.leaf_remotes import remotes, tls
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, signed_duration_ns, text
 from jetraft.api.config.without_effect import write_timeout
 from jetraft.api.credentials.nkeys import public_user_key

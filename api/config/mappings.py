@@ -3,9 +3,9 @@
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import number, word, wrong_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.exchange.transforms import choices_of
 from jetraft.api.exchange.values import ClientLimits, Destination, Mapping
 from jetraft.store.model.gosyntax import go_quote

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from jetraft.api.config.blocks import PlacedError
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.subject import valid_publish_subject
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from jetraft.api.config.blocks import PlacedError, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import text
 from jetraft.api.credentials.nkeys import PROXY_PREFIXES, public_key
 from jetraft.store.model.gosyntax import go_quote

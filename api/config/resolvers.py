@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
-from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.tls import checked, tls_options
 from jetraft.api.config.values import boolean, duration_ns, integer, text
 from jetraft.api.options.options import ResolverOptions

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from jetraft.api.config.blocks import PlacedError
-from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import duration_ns
 from jetraft.api.options.tls import FIRST_DELAY_NS, CertificateFiles, TlsOptions
 from jetraft.api.tls.suites import CIPHERS, GROUPS, TLS13

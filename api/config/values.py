@@ -7,9 +7,9 @@ import math
 import re
 from typing import Any
 
-from jetraft.api.config.build import OptionsError, split_url
 from jetraft.api.config.gotypes import go_type, wrong_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.settings import OptionsError, split_url
 from jetraft.api.options.options import LOG_FORMATS
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote

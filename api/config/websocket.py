@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
-from jetraft.api.config.build import PORT_MAX, OptionsError, Settings
+from jetraft.api.config.settings import PORT_MAX, OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, host_port, integer, pairs, secret_text, text, texts
 from jetraft.api.credentials.rules import AuthRules
 from jetraft.api.credentials.secret import Secret

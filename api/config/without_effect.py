@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from jetraft.api.config.blocks import Apply
-from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, integer, size_bytes, texts
 from jetraft.store.model.gosyntax import go_quote
 

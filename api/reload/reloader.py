@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 import attrs
 
 from jetraft.api.auth.login import ACCOUNT_CONNECTIONS
-from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
+from jetraft.api.config.settings import OptionsError
 from jetraft.api.credentials.verdicts import Verdict
 from jetraft.api.listeners.start_files import StartFilesError
 from jetraft.api.logs.logger import Logger, open_target

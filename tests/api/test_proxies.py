@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
+from jetraft.api.config.settings import OptionsError
 from tests.api.auth.test_claims_service import KINDS, OPERATOR, SYSTEM
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Server

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jetraft.api.cli.main import options_of
-from jetraft.api.config.build import OptionsError
+from jetraft.api.config.settings import OptionsError
 from tests.harness.server import command
 
 pytestmark = [pytest.mark.reference]

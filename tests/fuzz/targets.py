@@ -17,9 +17,10 @@ import h11
 import orjson
 
 from jetraft.api.config.blocks import apply_all
-from jetraft.api.config.build import OptionsError, Settings, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import TOP
 from jetraft.api.config.grammar import ConfigError, Parser
+from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.credentials.claim_fields import TokenError
 from jetraft.api.credentials.claims import account_claims, operator_claims, user_claims
 from jetraft.api.credentials.nkeys import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER, key_text

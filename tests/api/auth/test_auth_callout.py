@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from nacl.public import PrivateKey
 
-from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
+from jetraft.api.config.settings import OptionsError
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Server

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
+from jetraft.api.config.settings import OptionsError
 from jetraft.api.options.options import AccountOptions, Options
 from jetraft.store.model.state import AccountLimits
 

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.config.build import OptionsError, build_options, split_url
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import FlagError, parse_flags
+from jetraft.api.config.settings import OptionsError, split_url
 from jetraft.api.config.values import duration_ns
 from jetraft.api.options.options import ClusterTls, ScrubOptions
 

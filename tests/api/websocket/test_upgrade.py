@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.build import build_options
 from jetraft.api.config.file import load_settings
+from jetraft.api.config.settings import OptionsError
 from jetraft.api.options.origins import OriginError, check_origin, host_and_port, parse_origin
 from jetraft.api.options.websocket import HANDSHAKE_TIMEOUT_NS, Cookies, WebSocketOptions
 from jetraft.api.plane.reasons import TEXTS, Reason
