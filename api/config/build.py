@@ -131,7 +131,7 @@ def auth_rules(settings: Settings) -> AuthRules:
         proxy_required=bool(settings.get("proxy_required")),
     )
     if rules.callout is not None:
-        from jetraft.api.config.callout import check_callout  # noqa: PLC0415  few servers have one
+        from jetraft.api.config.accounts.callout import check_callout  # noqa: PLC0415  few servers have one
 
         check_callout(rules, frozenset({GLOBAL_ACCOUNT, *(one.name for one in settings.get("accounts") or ())}))
     name = rules.no_auth_user
@@ -148,7 +148,7 @@ def trust_of(settings: Settings) -> TrustOptions | None:
     asked = ("operators", "trusted_keys", "resolver", "resolver_preload", "pinned_accounts", "default_sentinel")
     if not any(settings.get(key) for key in asked):
         return None
-    from jetraft.api.config.operators import trust_options  # noqa: PLC0415  only servers with operators pay for it
+    from jetraft.api.config.accounts.operators import trust_options  # noqa: PLC0415  only servers with operators pay for it
 
     return trust_options(settings)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetraft.api.config import without_effect
-from jetraft.api.config.authorization import permissions, route_permissions
+from jetraft.api.config.accounts.authorization import permissions, route_permissions
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.compression import compression_of_links
 from jetraft.api.config.gotypes import wrong_type

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from jetraft.api.config import asks_nothing, queues, without_effect
-from jetraft.api.config.accounts import accounts
-from jetraft.api.config.authorization import authorization, check_alone
+from jetraft.api.config.accounts.accounts import accounts
+from jetraft.api.config.accounts.authorization import authorization, check_alone
+from jetraft.api.config.accounts.mappings import mappings
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.feature_flags import feature_flags
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import ConfigError, Parser, Table
 from jetraft.api.config.jetstream_limits import jetstream_limits
-from jetraft.api.config.mappings import mappings
 from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import (
     boolean,
@@ -137,10 +137,10 @@ def leafnodes(settings: Settings, value: Any) -> None:
 
 
 def of_operators(name: str) -> Apply:
-    """A key of operator mode; `name` is the function in config/operators.py that reads it."""
+    """A key of operator mode; `name` is the function in config/accounts/operators.py that reads it."""
 
     def apply(settings: Settings, value: Any) -> None:
-        from jetraft.api.config import operators  # noqa: PLC0415  only servers with operators pay for it
+        from jetraft.api.config.accounts import operators  # noqa: PLC0415  only servers with operators pay for it
 
         getattr(operators, name)(settings, value)
 
@@ -148,10 +148,10 @@ def of_operators(name: str) -> Apply:
 
 
 def of_resolvers(name: str) -> Apply:
-    """The same for config/resolvers.py."""
+    """The same for config/accounts/resolvers.py."""
 
     def apply(settings: Settings, value: Any) -> None:
-        from jetraft.api.config import resolvers  # noqa: PLC0415  only servers with operators pay for it
+        from jetraft.api.config.accounts import resolvers  # noqa: PLC0415  only servers with operators pay for it
 
         getattr(resolvers, name)(settings, value)
 
@@ -160,7 +160,7 @@ def of_resolvers(name: str) -> Apply:
 
 def proxies(settings: Settings, value: Any) -> None:
     """Which proxies may speak for clients."""
-    from jetraft.api.config.proxies import proxies as read  # noqa: PLC0415  few servers have one
+    from jetraft.api.config.accounts.proxies import proxies as read  # noqa: PLC0415  few servers have one
 
     read(settings, value)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from jetraft.api.config.authorization import subjects
+from jetraft.api.config.accounts.authorization import subjects
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type

@@ -35,8 +35,8 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
-MODULES_ALONE_MAX = 488  # with those of Python and of the libraries; the last: settings, and the package of accounts
-MODULES_OF_JETSTREAM_MAX = 775  # the last: settings, and the package of accounts
+MODULES_ALONE_MAX = 487  # with those of Python and of the libraries; the last: settings, and the package of accounts
+MODULES_OF_JETSTREAM_MAX = 774  # the last: settings, and the package of accounts
 LATE = """
     jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import attrs
 
+from jetraft.api.config.accounts.resolvers import url_resolver
 from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.resolvers import url_resolver
 from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import texts
 from jetraft.api.credentials.claim_fields import TokenError

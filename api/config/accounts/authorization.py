@@ -51,7 +51,7 @@ def authorization(settings: Settings, value: Any) -> None:
 
 def callout(settings: Settings, value: Any) -> None:
     """A service that says who clients are."""
-    from jetraft.api.config.callout import auth_callout  # noqa: PLC0415  few servers have one
+    from jetraft.api.config.accounts.callout import auth_callout  # noqa: PLC0415  few servers have one
 
     auth_callout(settings, value)
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from jetraft.api.config.accounts.exports import check_order
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, refuse
-from jetraft.api.config.exports import check_order
 from jetraft.api.config.gotypes import flag, go_type, items, word
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.settings import OptionsError, Settings

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jetraft.api.config.accounts.latency import latency
 from jetraft.api.config.blocks import Apply, PlacedError, put, refuse, spelled
 from jetraft.api.config.gotypes import flag, go_type, items, number, word, wrong_type
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.latency import latency
 from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import duration_ns
 from jetraft.api.exchange.values import RESPONSE_THRESHOLD_NS, Export, ServiceResponseType, SharingKind

@@ -10,13 +10,13 @@ from typing import Any
 
 import attrs
 
-from jetraft.api.config.authorization import AnyUser, permissions, settled, users, with_default
+from jetraft.api.config.accounts.authorization import AnyUser, permissions, settled, users, with_default
+from jetraft.api.config.accounts.exports import exports
+from jetraft.api.config.accounts.imports import imports
+from jetraft.api.config.accounts.mappings import limits, mappings
+from jetraft.api.config.accounts.message_trace import message_trace
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
-from jetraft.api.config.exports import exports
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.imports import imports
-from jetraft.api.config.mappings import limits, mappings
-from jetraft.api.config.message_trace import message_trace
 from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.values import boolean, integer
 from jetraft.api.credentials.nkeys import is_account_key

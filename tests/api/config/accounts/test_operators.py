@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.config.operators import token_of
+from jetraft.api.config.accounts.operators import token_of
 from tests.harness.tokens import TokenOperator
 
 LINE = "-" * 6
