@@ -23,6 +23,7 @@ from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.model.extensions import DEAD_LETTER, check_consumer_extensions
 from jetraft.store.model.validate_consumer import normalise_consumer
 from jetraft.store.s2.framing import CorruptArchiveError
+from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 from jetraft.store.stream.dead_letter import MAX_DELIVER, REASON_CHARS_MAX, TERM, DeadLetter
@@ -233,7 +234,7 @@ class UnfinishedConsumer:
         assert config is not None
         assert parts.delivered is not None
         delivered_consumer, delivered_stream = parts.delivered
-        initial: list[int] = []
+        initial = Runs()
         yield from _in_steps(initial.append, parts.initial.in_order())
         acked_ahead, pending, dead = set[int](), UnackedTable(), dict[int, DeadLetter]()
 
@@ -261,7 +262,7 @@ class UnfinishedConsumer:
             config=config,
             created_ns=parts.ours.get("created") or self.now_unix_ns,
             start_seq=parts.ours.get("start_seq", 0),
-            initial=tuple(initial),
+            initial=initial,
             resume_seq=parts.ours.get("resume_seq", 0),
             delivered_consumer=delivered_consumer,
             delivered_stream=delivered_stream,

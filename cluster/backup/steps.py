@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgpack
-
 from jetraft.cluster.backup.contents import TS_NS_MAX, ArchiveEnd, Removal
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.state import commands
@@ -133,7 +131,7 @@ def _ttl_of(item: ArchiveEntry) -> int | None:
 
 
 def _restore(state: ConsumerState) -> bytes:
-    packed = msgpack.packb(state.to_tuple())
+    packed = state.pack()
     return commands.encode_consumer_commands(
         [commands.RestoreConsumer(state.name, encode_config(state.config), packed)]
     )

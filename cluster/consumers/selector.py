@@ -6,7 +6,6 @@ with the number of the stream's last change, and trusted only while the stream h
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.store.model import message
@@ -61,8 +60,11 @@ class Messages(Protocol):
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
 
-    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
-        """How many of these the stream has, from the `start`-th on."""
+    def count_live(self, seqs: Runs, above: int) -> int:
+        """How many of these above a sequence the stream has."""
+
+    def live_of(self, seqs: Runs, above: int, count: int) -> Runs:
+        """The first of these above a sequence that the stream has, so many at most."""
 
     @property
     def retains_by_acks(self) -> bool:
@@ -85,7 +87,7 @@ class Selector:
         """The next messages above a sequence, at most `count`."""
         if seq + 1 >= self._resume_seq:
             return self._messages.next_runs(self._filters, seq + 1, count)
-        found = Runs(self._live_initial(seq, count))
+        found = self._messages.live_of(self._initial, seq, count)
         if len(found) < count:
             found.extend(self._messages.next_runs(self._filters, self._resume_seq, count - len(found)))
         return found
@@ -178,14 +180,5 @@ class Selector:
     def _count_after(self, seq: int) -> int:
         if seq + 1 >= self._resume_seq:
             return self._messages.num_pending(self._filters, seq + 1)
-        initial = self._messages.count_live(self._initial, bisect_left(self._initial, seq + 1))
+        initial = self._messages.count_live(self._initial, seq)
         return initial + self._messages.num_pending(self._filters, self._resume_seq)
-
-    def _live_initial(self, seq: int, count: int) -> list[int]:
-        place = bisect_left(self._initial, seq + 1)
-        found: list[int] = []
-        while place < len(self._initial) and len(found) < count:
-            if self.exists(self._initial[place]):
-                found.append(self._initial[place])
-            place += 1
-        return found

@@ -79,7 +79,7 @@ class Start:
     """The beginning of a consumer, judged on the state at its creation."""
 
     seq: int
-    initial: tuple[int, ...] = ()
+    initial: Runs = NOTHING
     resume_seq: int = 0
 
 
@@ -96,8 +96,7 @@ def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> Consum
         resume_seq=start.resume_seq,
         config_json=command.config,
     )
-    if not start.initial:  # 2 us now, instead of 0.2 s in the first checkpoint after a hundred thousand creations
-        state.packed = msgpack.packb(state.to_tuple())
+    state.packed = state.pack()  # 2 us now, instead of 0.2 s in the first checkpoint after a hundred thousand creations
     return state
 
 
@@ -116,13 +115,13 @@ def creation_of(name: str, config: ConsumerConfig, created_ns: int, store: Strea
         start_seq=store.seq_at_time(config.opt_start_time or 0),
         config_json=creation.config,
     )
-    return commands.RestoreConsumer(name, creation.config, msgpack.packb(begun.to_tuple()))
+    return commands.RestoreConsumer(name, creation.config, begun.pack())
 
 
 def restored_consumer(command: commands.RestoreConsumer) -> ConsumerState:
     """The state of a consumer that comes out of a backup, or that its leader has worked out (`creation_of`)."""
     state = ConsumerState.from_tuple(read_config(command.config, command.name), msgpack.unpackb(command.state))
-    state.packed = msgpack.packb(state.to_tuple())
+    state.packed = state.pack()
     return state
 
 
@@ -152,5 +151,5 @@ def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
         case DeliverPolicy.LAST:
             return Start(store.last_match(store.visible(config.filters)) or store.last_seq + 1)
         case DeliverPolicy.LAST_PER_SUBJECT:
-            initial = tuple(store.last_per_subject(store.visible(config.filters)))
-            return Start(initial[0] if initial else store.last_seq + 1, initial, store.last_seq + 1)
+            initial = store.last_per_subject(store.visible(config.filters))
+            return Start(initial.first if initial else store.last_seq + 1, initial, store.last_seq + 1)

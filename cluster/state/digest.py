@@ -91,8 +91,9 @@ def digest_of_message(message: StoredMessage) -> bytes:
 
 def digest_of_consumer(state: ConsumerState) -> bytes:
     """Of a consumer's configuration and state."""
-    body = msgpack.packb((state.to_tuple(), state.config.to_json_dict()), default=str)
-    return blake2b(body, digest_size=DIGEST_BYTES).digest()
+    packer = msgpack.Packer(default=str)
+    body = (packer.pack_array_header(2), state.pack(), packer.pack(state.config.to_json_dict()))
+    return blake2b(b"".join(body), digest_size=DIGEST_BYTES).digest()
 
 
 def last_of_slice(replicated: Replicated, first_seq: int) -> int:

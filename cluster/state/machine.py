@@ -401,9 +401,13 @@ class StreamMachine:
         """True while the stream has the message."""
         return self.store.is_live(seq)
 
-    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
-        """How many of these messages the stream has, from the `start`-th on."""
-        return self.store.count_live(seqs, start)
+    def count_live(self, seqs: Runs, above: int) -> int:
+        """How many of these messages above a sequence the stream has."""
+        return self.store.count_live(seqs, above)
+
+    def live_of(self, seqs: Runs, above: int, count: int) -> Runs:
+        """The first of these messages above a sequence that the stream has, so many at most."""
+        return self.store.live_of(seqs, above, count)
 
     # --- what admission reads (streams/rules/applied_state.py)
 

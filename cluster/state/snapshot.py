@@ -64,7 +64,7 @@ class Snapshot:
         pair = packer.pack_array_header(2)
         for state in consumers:  # a hundred thousand, most of which are as they were the last time
             if not state.packed:
-                state.packed = packer.pack(state.to_tuple())
+                state.packed = state.pack()
             parts += (pair, packer.pack(config_json_of(state)), state.packed)
         return b"".join(head), b"".join(parts)
 

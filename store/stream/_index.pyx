@@ -27,6 +27,7 @@ from jetraft.store.stream._lookahead cimport (
     LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead,
 )
 from jetraft.store.stream._quota cimport Quota
+from jetraft.store.stream._runs cimport Runs
 from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
 from jetraft.store.stream._shelves cimport Shelf
 from jetraft.store.stream._spans cimport Place, SpanTable
@@ -260,12 +261,32 @@ cdef class Index(Chains):
         """Whether a sequence has a live message."""
         return self.chunks.subject_of(seq) != 0
 
-    def count_live(self, tuple seqs not None, Py_ssize_t start):
-        """How many of these sequences have a live message, from the `start`-th on."""
-        cdef Py_ssize_t i, found = 0
-        for i in range(start, len(seqs)):
-            found += self.chunks.subject_of(<uint64_t>seqs[i]) != 0
+    def count_live(self, Runs seqs not None, uint64_t above):
+        """How many of these sequences above one have a live message."""
+        cdef size_t i
+        cdef uint64_t low, high, found = 0
+        for i in range(seqs.run_count):
+            low, high = max(seqs.runs[i].first, above + 1), seqs.runs[i].first + seqs.runs[i].count - 1
+            if low <= high:
+                found += self.chunks.count_live(low, high)
         return found
+
+    def live_of(self, Runs seqs not None, uint64_t above, size_t count):
+        """The first of these sequences above one that have a live message, so many at most."""
+        cdef Runs out = Runs()
+        cdef size_t i
+        cdef uint64_t low, high, live, dead
+        for i in range(seqs.run_count):
+            low, high = max(seqs.runs[i].first, above + 1), seqs.runs[i].first + seqs.runs[i].count - 1
+            while low <= high and count:
+                live = self.chunks.find_live(low, high)
+                if not live:
+                    break
+                dead = self.chunks.find_dead(live, min(high, live + count - 1))
+                low = dead if dead else min(high, live + count - 1) + 1
+                out.put(live, low - live)
+                count -= low - live
+        return out
 
     def place(self, uint64_t seq):
         """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""

@@ -10,14 +10,19 @@ Packed form: the varint pairs of `_seqset.pyx`, gaps counted from 0.
 
 from collections.abc import Sequence
 
-from libc.stdint cimport UINT64_MAX, uint64_t
-from libc.stdlib cimport free, qsort, realloc
-from libc.string cimport memcmp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport UINT64_MAX, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memcmp, memcpy, memset
 
 from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
 
 cdef enum:
     CAPACITY_MIN = 4
+    HEAD_BYTES_MAX = 5      # of a msgpack array
+    NUMBER_BYTES_MAX = 9
+    DIGITS = 1 << 16
+    FEW = 1 << 16           # sequences that are sorted by comparison
 
 cdef uint64_t SEQ_MAX = UINT64_MAX - 1      # so that every set can be packed and unpacked
 
@@ -53,6 +58,36 @@ cdef class Runs:
         for i in range(self.run_count):
             packer.add(self.runs[i].first, self.runs[i].first + self.runs[i].count)
         return packer.packed()
+
+    def pack_list(self):
+        """The sequences as a msgpack array of numbers, as msgpack's own packer writes a list of them. Raises MemoryError."""
+        cdef size_t i
+        cdef uint64_t seq
+        cdef bytes room = PyBytes_FromStringAndSize(NULL, HEAD_BYTES_MAX + <Py_ssize_t>self.total * NUMBER_BYTES_MAX)
+        cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(room)
+        cdef uint8_t *at = start
+        if self.total < 16:
+            at[0] = <uint8_t>(0x90 | self.total)
+            at += 1
+        elif self.total < 1 << 16:
+            at = put_big(at, 0xdc, self.total, 2)
+        else:
+            at = put_big(at, 0xdd, self.total, 4)
+        with nogil:
+            for i in range(self.run_count):
+                for seq in range(self.runs[i].first, self.runs[i].first + self.runs[i].count):
+                    if seq < 128:
+                        at[0] = <uint8_t>seq
+                        at += 1
+                    elif seq < 1 << 8:
+                        at = put_big(at, 0xcc, seq, 1)
+                    elif seq < 1 << 16:
+                        at = put_big(at, 0xcd, seq, 2)
+                    elif seq < <uint64_t>1 << 32:
+                        at = put_big(at, 0xce, seq, 4)
+                    else:
+                        at = put_big(at, 0xcf, seq, 8)
+        return room[: at - start]
 
     @property
     def first(self):
@@ -211,6 +246,56 @@ cdef class Runs:
         return self.runs[self.run_count - 1].first + self.runs[self.run_count - 1].count - 1
 
 
+cdef inline uint8_t *put_big(uint8_t *at, uint8_t mark, uint64_t value, int size) noexcept nogil:
+    cdef int i
+    at[0] = mark
+    for i in range(size):
+        at[1 + i] = <uint8_t>(value >> (8 * (size - 1 - i)))
+    return at + 1 + size
+
+
+cdef int in_order(uint64_t *seqs, size_t count) except -1:
+    """Sort numbers where they are, by 16 bits at a time from the lowest: as many passes as the highest needs."""
+    cdef uint64_t *other
+    cdef uint64_t *source = seqs
+    cdef uint64_t *swap
+    cdef size_t *places
+    cdef size_t i, place, sum
+    cdef uint64_t any_bits = 0
+    cdef int shift = 0
+    other = <uint64_t *>malloc(count * sizeof(uint64_t))
+    places = <size_t *>calloc(DIGITS, sizeof(size_t))
+    if other == NULL or places == NULL:
+        free(other)
+        free(places)
+        raise MemoryError
+    for i in range(count):
+        any_bits |= seqs[i]
+    while shift < 64 and any_bits >> shift:
+        memset(places, 0, DIGITS * sizeof(size_t))
+        for i in range(count):
+            places[source[i] >> shift & (DIGITS - 1)] += 1
+        sum = 0
+        for i in range(DIGITS):
+            place = places[i]
+            places[i] = sum
+            sum += place
+        for i in range(count):
+            place = source[i] >> shift & (DIGITS - 1)
+            other[places[place]] = source[i]
+            places[place] += 1
+        swap = source
+        source = other
+        other = swap
+        shift += 16
+    if source != seqs:
+        memcpy(seqs, source, count * sizeof(uint64_t))
+        other = source
+    free(other)
+    free(places)
+    return 0
+
+
 cdef int by_value(const void *left, const void *right) noexcept nogil:
     cdef uint64_t a = (<const uint64_t *>left)[0], b = (<const uint64_t *>right)[0]
     return (a > b) - (a < b)
@@ -221,7 +306,10 @@ cdef Runs runs_of_any(uint64_t *seqs, size_t count):
     cdef size_t i
     for i in range(1, count):
         if seqs[i] < seqs[i - 1]:
-            qsort(seqs, count, sizeof(uint64_t), by_value)
+            if count < FEW:  # counts of digits cost more than these
+                qsort(seqs, count, sizeof(uint64_t), by_value)
+            else:
+                in_order(seqs, count)
             break
     for i in range(count):
         if i == 0 or seqs[i] != seqs[i - 1]:

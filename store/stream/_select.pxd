@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from jetraft.store.stream._index cimport Index
 from jetraft.store.model._patterns cimport PatternTree
+from jetraft.store.stream._runs cimport Runs
 from jetraft.store.stream._subjtree cimport Subject
 from jetraft.store.stream._verdicts cimport Verdicts
 
@@ -29,6 +30,8 @@ cdef class FilterSet(Verdicts):
 
     cdef bint asked                # about every subject that there was
 
+    cdef bint _admits_all(self) except -1
+    cdef Runs _live_from(self, uint64_t from_seq, uint64_t count)
     cdef int ask_everyone(self) except -1
     cdef bint admits(self, uint32_t subject_id) except -1
     cdef uint64_t find(self, uint64_t low) except? 0

@@ -12,13 +12,13 @@ counters in the consumer, which were wrong: issues 5608, 4539, 8140.)
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from jetraft.store.stream._chunks cimport Stretch, seq_in
 from jetraft.store.stream._index cimport REMOVED_LOG_MESSAGES, Index, Removed
-from jetraft.store.stream._runs cimport Runs
+from jetraft.store.stream._runs cimport Runs, runs_of_any
 from jetraft.store.stream._subjtree cimport IdList, Subject, has_wildcard, subject_matches, text_of
 
 cdef enum:
@@ -79,14 +79,8 @@ cdef class FilterSet(Verdicts):
         cdef Index index = self.index
         cdef uint32_t subject_id = self._subject_id() if self.mode == Mode.ONE_SUBJECT else 0
         cdef uint64_t seq = self.find(from_seq) if count > 0 else 0
-        cdef uint64_t high, dead
-        while seq and self.mode == Mode.EVERYTHING:
-            high = seq + min(<uint64_t>count - 1, index.last_seq - seq)
-            dead = index.chunks.find_dead(seq, high)
-            high = dead - 1 if dead else high
-            out.put(seq, high - seq + 1)
-            count -= <Py_ssize_t>(high - seq + 1)
-            seq = index.chunks.find_live(high + 1, index.last_seq) if count else 0
+        if seq and self.mode == Mode.EVERYTHING:
+            return self._live_from(seq, count)
         while seq:
             out.put(seq, 1)
             count -= 1
@@ -135,28 +129,58 @@ cdef class FilterSet(Verdicts):
             low = seq + 1
         return removed
 
-    def last_per_subject(self, uint64_t up_to_seq, int64_t count_max=INT64_MAX):
-        """The last message at or below `up_to_seq` of each admitted subject, at most `count_max` of them, ascending."""
+    def last_per_subject(self, uint64_t up_to_seq):
+        """The last message at or below `up_to_seq` of each admitted subject."""
         cdef IdList ids
-        cdef size_t i
+        cdef size_t i, count = 0
         cdef uint64_t seq
+        cdef uint64_t *seqs = NULL
         cdef bytes one
-        cdef set found = set()
+        if self.index.messages == self.index.tree.live and up_to_seq >= self.index.last_seq and self._admits_all():
+            return self._live_from(self.index.first_seq, self.index.messages)  # one of each: a bucket without a history
         memset(&ids, 0, sizeof(ids))
         try:
             for one in (self.filters if self.mode != Mode.EVERYTHING else (b">",)):
                 self.index.tree.collect(one, len(one), &ids)
+            seqs = <uint64_t *>malloc(max(ids.count, <size_t>1) * sizeof(uint64_t))
+            if seqs == NULL:
+                raise MemoryError
             for i in range(ids.count):
                 if self.index.hidden is not None and self.mode != Mode.EVERYTHING and not self.admits(ids.ids[i]):
                     continue
                 seq = self.index.last_upto(ids.ids[i], up_to_seq)
                 if seq:
-                    found.add(seq)
-                    if len(found) >= count_max:
-                        break
+                    seqs[count] = seq
+                    count += 1
+            return runs_of_any(seqs, count)
         finally:
             free(ids.ids)
-        return sorted(found)
+            free(seqs)
+
+    cdef bint _admits_all(self) except -1:
+        cdef bytes one
+        if self.mode == Mode.EVERYTHING:
+            return True
+        if self.index.hidden is not None:
+            return False
+        for one in self.filters:
+            if self.index.tree.admits_all(one, len(one)):
+                return True
+        return False
+
+    cdef Runs _live_from(self, uint64_t from_seq, uint64_t count):
+        """The first live sequences from one on, so many at most."""
+        cdef Runs out = Runs()
+        cdef Index index = self.index
+        cdef uint64_t high, dead, seq = index.chunks.find_live(from_seq, index.last_seq) if count else 0
+        while seq:
+            high = seq + min(count - 1, index.last_seq - seq)
+            dead = index.chunks.find_dead(seq, high)
+            high = dead - 1 if dead else high
+            out.put(seq, high - seq + 1)
+            count -= high - seq + 1
+            seq = index.chunks.find_live(high + 1, index.last_seq) if count else 0
+        return out
 
     def last_match(self):
         """The highest admitted sequence, None when there is none."""

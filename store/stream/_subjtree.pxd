@@ -74,6 +74,7 @@ cdef class SubjectTree:
     cdef int release(self, uint32_t subject_id) except -1
     cdef int collect(self, const char *filter, size_t filter_len, IdList *out) except -1
     cdef int64_t collect_some(self, const char *filter, size_t filter_len, IdList *out, int64_t visits) except? -2
+    cdef bint admits_all(self, const char *filter, size_t filter_len) noexcept
     cdef uint32_t _take_id(self) noexcept
     cdef int _grow_ids(self) except -1
     cdef int _grow_slots(self) except -1

@@ -297,6 +297,13 @@ cdef class SubjectTree:
             free(stack.ids)
         return used
 
+    cdef bint admits_all(self, const char *filter, size_t filter_len) noexcept:
+        """Whether a filter surely admits all subjects: they begin as it does, and it admits whatever follows."""
+        cdef size_t prefix_len = literal_prefix_len(filter, filter_len)
+        if prefix_len + 1 != filter_len or filter[prefix_len] != b">":
+            return False
+        return self.root != 0 and self._prefix_top(filter, prefix_len) == self.root
+
     def name_of(self, uint32_t subject_id):
         """The subject of a live id."""
         assert 0 < subject_id < self.id_end

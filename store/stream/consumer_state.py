@@ -11,11 +11,11 @@ Source: server/consumer.go (processAckMsg, trackPending), ADR-9 for the numbers 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+import msgpack
 
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 from jetraft.store.stream._runs import Runs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 2  # 2: the unacknowledged deliveries are packed
 WITH_DEAD: Final = 3  # 3: with dead letters; written where there are some, so that earlier servers read the others
+INITIAL_AT: Final = 4  # in `to_tuple`
 NOTHING: Final = Runs()
 NO_SEQS: Final = cast("set[int]", frozenset())  # of all consumers that have none: replaced, never changed
 NO_LETTERS: Final = cast("dict[int, DeadLetter]", MappingProxyType({}))  # the same
@@ -40,7 +41,7 @@ class ConsumerState:
     config: ConsumerConfig
     created_ns: int
     start_seq: int  # the first stream sequence that may be delivered
-    initial: tuple[int, ...] = ()  # deliver policy `last_per_subject`: delivered first, before those from resume_seq on
+    initial: Runs = NOTHING  # deliver policy `last_per_subject`: delivered first, before those from resume_seq on
     resume_seq: int = 0
     delivered_consumer: int = 0
     delivered_stream: int = attrs.Factory(lambda self: max(self.start_seq - 1, 0), takes_self=True)
@@ -79,13 +80,8 @@ class ConsumerState:
         if seq <= self.delivered_stream:
             return seq in self.pending
         if seq < self.resume_seq:
-            place = bisect_left(self.initial, seq)
-            return place < len(self.initial) and self.initial[place] == seq
+            return seq in self.initial
         return seq not in self.acked_ahead
-
-    def initial_after(self, seq: int) -> Sequence[int]:
-        """The initial messages above a sequence (deliver policy `last_per_subject`)."""
-        return self.initial[bisect_right(self.initial, seq) :]
 
     def deliver(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
         """Apply first deliveries; returns those that need no ack (ack policy `none`)."""
@@ -203,6 +199,17 @@ class ConsumerState:
         self.delivered_stream = max(seq - 1, 0)
         self.delivered_consumer = self.delivered_ns = 0
 
+    def pack(self) -> bytes:
+        """`to_tuple` as msgpack. There may be a million initial messages: no object is made for any of them."""
+        if not self.initial:
+            packed: bytes = msgpack.packb(self.to_tuple())
+            return packed
+        fields = attrs.evolve(self, initial=NOTHING).to_tuple()
+        packer = msgpack.Packer()
+        parts = [packer.pack_array_header(len(fields)), *map(packer.pack, fields)]
+        parts[1 + INITIAL_AT] = self.initial.pack_list()
+        return b"".join(parts)
+
     def to_tuple(self) -> tuple[object, ...]:
         """Everything except the configuration, for a snapshot."""
         dead = [(seq, *attrs.astuple(letter)) for seq, letter in sorted(self.dead.items())]
@@ -222,7 +229,7 @@ class ConsumerState:
             config=config,
             created_ns=created_ns,
             start_seq=start_seq,
-            initial=tuple(initial),
+            initial=Runs(initial),
             resume_seq=resume_seq,
             delivered_consumer=delivered_consumer,
             delivered_stream=delivered_stream,

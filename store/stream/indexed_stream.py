@@ -3,7 +3,6 @@
 A missing message is None; filters are bytes with `*` and `>`, and an empty set of filters means every message.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
@@ -139,9 +138,13 @@ class IndexedStream:
         """The subject of a message, without reading it; None when it is not live."""
         return self._index.subject_at(seq)
 
-    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
-        """How many of these sequences are live, from the `start`-th on."""
-        return self._index.count_live(seqs, start)
+    def count_live(self, seqs: Runs, above: int) -> int:
+        """How many of these sequences above one have a live message."""
+        return self._index.count_live(seqs, above)
+
+    def live_of(self, seqs: Runs, above: int, count: int) -> Runs:
+        """The first of these sequences above one that have a live message, so many at most."""
+        return self._index.live_of(seqs, above, count)
 
     def place(self, seq: int) -> tuple[int, int, int] | None:
         """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
@@ -204,15 +207,10 @@ class IndexedStream:
         """The highest live sequence that the filters admit."""
         return self._filter_set(filters).last_match()
 
-    def last_per_subject(
-        self, filters: Sequence[bytes], up_to_seq: int | None = None, *, count_max: int = sys.maxsize
-    ) -> list[int]:
-        """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending.
-
-        At most `count_max` of them, for callers that refuse longer lists.
-        """
+    def last_per_subject(self, filters: Sequence[bytes], up_to_seq: int | None = None) -> Runs:
+        """The last message (at or below `up_to_seq`) of each subject that the filters admit."""
         up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
-        return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
+        return self._filter_set(filters).last_per_subject(up_to_seq)
 
     # -- searches in steps, for what clients ask once --------------------------------------------------------------
 

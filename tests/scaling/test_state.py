@@ -88,6 +88,20 @@ def purged_and_published(client: RawClient, name: str) -> None:
     published(client, name)
 
 
+def watched(client: RawClient, name: str) -> None:
+    """As a client watches a bucket, twice, and what it asks of the second consumer."""
+    config = {
+        "deliver_policy": "last_per_subject",
+        "ack_policy": "none",
+        "filter_subject": f"{name}.>",
+        "mem_storage": True,
+    }
+    for at in "12":
+        body = {"stream_name": name, "config": config | {"name": at, "deliver_subject": f"{name.lower()}.{at}"}}
+        answer = client.api(f"CONSUMER.CREATE.{name}.{at}.{name}.>", body)
+        assert answer.get("num_pending") == MANY, answer
+
+
 TTLS: Final = {"allow_msg_ttl": True, "max_age": 3_600 * 10**9}
 ACTS: Final = {
     "a smaller max_msgs": Act({}, plain, updated(max_msgs=10)),
@@ -105,6 +119,7 @@ ACTS: Final = {
     "markers of messages whose ends have come": Act(
         {**TTLS, "subject_delete_marker_ttl": 1_000_000_000, "allow_rollup_hdrs": True}, with_ttl(b"2"), rested
     ),
+    "a watch of all subjects": Act({}, plain, watched),
     "a publish after a purge of messages with ends": Act(TTLS, with_ttl(b"1h"), purged_and_published),
 }
 

@@ -21,6 +21,7 @@ from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
 from jetraft.store.model.validate import normalise_stream
 from jetraft.store.model.validate_consumer import normalise_consumer
 from jetraft.store.s2.framing import Compressor, CorruptArchiveError
+from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 from jetraft.store.stream.dead_letter import DeadLetter
@@ -155,7 +156,7 @@ def test_a_consumer_comes_back_as_it_was() -> None:
         config=CONSUMER,
         created_ns=5,
         start_seq=3,
-        initial=(3, 7),
+        initial=Runs((3, 7)),
         resume_seq=10,
         delivered_consumer=6,
         delivered_stream=11,

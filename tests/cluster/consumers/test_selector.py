@@ -50,9 +50,12 @@ class Stream:
     def is_live(self, seq: int) -> bool:
         return seq in self.live
 
-    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+    def count_live(self, seqs: Runs, above: int) -> int:
         self.counted += 1
-        return sum(seq in self.live for seq in seqs[start:])
+        return len(self.live_of(seqs, above, len(seqs)))
+
+    def live_of(self, seqs: Runs, above: int, count: int) -> Runs:
+        return Runs([seq for seq in seqs.above(above) if seq in self.live][:count])
 
     @property
     def vanished(self) -> int:

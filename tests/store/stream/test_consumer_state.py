@@ -1,3 +1,7 @@
+from collections.abc import Sequence
+
+import msgpack
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,8 +107,23 @@ def test_an_ack_from_before_the_delivery_is_kept_until_the_delivery_comes() -> N
     assert state.acked_ahead == set()
 
 
+def watcher(initial: Runs, resume_seq: int) -> ConsumerState:
+    return ConsumerState(
+        name="c", config=ConsumerConfig(), created_ns=1, start_seq=3, initial=initial, resume_seq=resume_seq
+    )
+
+
+@pytest.mark.parametrize("initial", [(), (3, 7), range(1, 100_000), (1, 2**62)])
+def test_a_state_is_packed_as_earlier_servers_pack_it(initial: Sequence[int]) -> None:
+    state = watcher(Runs(initial), resume_seq=2**63)
+    assert state.pack() == msgpack.packb(state.to_tuple())
+    assert ConsumerState.from_tuple(state.config, msgpack.unpackb(state.pack())) == state
+
+
 def test_a_consumer_of_last_messages_waits_only_for_those_and_for_new_ones() -> None:
-    state = ConsumerState(name="c", config=ConsumerConfig(), created_ns=1, start_seq=3, initial=(3, 7), resume_seq=9)
+    state = ConsumerState(
+        name="c", config=ConsumerConfig(), created_ns=1, start_seq=3, initial=Runs((3, 7)), resume_seq=9
+    )
     assert [seq for seq in range(1, 12) if state.is_waiting_for(seq)] == [3, 7, 9, 10, 11]
 
 

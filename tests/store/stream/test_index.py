@@ -5,8 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jetraft.store.stream._index import Index
+from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._search import LastSearch
 from jetraft.store.stream._select import FilterSet
 from jetraft.store.stream._seqset import PackedRanges
@@ -182,3 +185,30 @@ def test_what_is_above_limits_of_subjects_is_what_they_drop(limits: tuple[int, i
     found = set(FilterSet(index, ()).next_matches(0, 99))
     assert above == before - found
     assert index.limit(max_msgs=-1, max_bytes=-1, max_msgs_per_subject=limits[0], max_bytes_per_subject=limits[1]) == 0
+
+
+@given(
+    subjects=st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=700),
+    asked=st.sets(st.integers(0, 800), max_size=80),
+    gone=st.sets(st.integers(1, 700), max_size=400),
+    above=st.integers(0, 800),
+    count=st.integers(0, 90),
+)
+def test_what_is_live_of_given_sequences(
+    subjects: list[bytes], asked: set[int], gone: set[int], above: int, count: int
+) -> None:
+    _, index = index_of(*subjects)
+    for seq in gone & set(range(1, len(subjects) + 1)):
+        index.remove(seq)
+    live = [seq for seq in sorted(asked) if above < seq <= len(subjects) and seq not in gone and seq]
+    assert index.count_live(Runs(sorted(asked)), above) == len(live)
+    assert list(index.live_of(Runs(sorted(asked)), above, count)) == live[:count]
+
+
+def test_the_last_of_each_of_many_subjects_are_in_order() -> None:
+    """In the order of the subjects they are in none, and there are too many to compare them."""
+    subjects = [b"%d" % (at * 7919 % 100_003) for at in range(100_003)]
+    log, index = index_of(*subjects)
+    extend(log, index, *subjects[:20_000:3])
+    expected = sorted({subject: seq for seq, subject in enumerate([*subjects, *subjects[:20_000:3]], 1)}.values())
+    assert list(FilterSet(index, ()).last_per_subject(1 << 62)) == expected

@@ -1,6 +1,8 @@
 import contextlib
+from collections.abc import Sequence
 from itertools import pairwise
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,11 @@ def test_runs_are_equal_when_their_sequences_are(one: list[int], other: list[int
 @given(ascending)
 def test_packed_runs_come_back(seqs: list[int]) -> None:
     assert Runs.unpack(Runs(seqs).pack()) == Runs(seqs)
+
+
+@given(ascending | st.sampled_from([range(70_000), range(2**32 - 3, 2**32 + 3), range(65_530, 65_540)]))
+def test_a_list_is_packed_as_msgpack_does_it(seqs: Sequence[int]) -> None:
+    assert Runs(seqs).pack_list() == msgpack.packb(list(seqs))
 
 
 @given(st.binary(max_size=30))

@@ -53,7 +53,7 @@ def test_a_search_finds_what_a_set_of_filters_finds(index: Index, filters: list[
     assert (last.found or None) == wanted.last_match()
     each = LastOfEachSearch(index, filters, seq, 100)
     finish(each, visits)
-    assert each.found() == wanted.last_per_subject(seq)
+    assert each.found() == list(wanted.last_per_subject(seq))
     following = NextSearch(index, filters, seq)
     finish(following, visits)
     following.close()

@@ -124,7 +124,7 @@ class SparseStream(RuleBasedStateMachine):
                 assert store.num_pending(filters, seq) == len(expected)
                 assert store.next_matches(filters, seq, 2) == expected[:2]
             assert store.next_matches(filters, seq, 600) == expected[:600]
-            assert store.last_per_subject(filters, seq) == model.last_per_subject(filters, seq)
+            assert list(store.last_per_subject(filters, seq)) == model.last_per_subject(filters, seq)
         for seq in self.seqs(seed):
             message = model.live.get(seq)
             assert index.is_live(seq) == (message is not None)
