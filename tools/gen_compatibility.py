@@ -49,7 +49,7 @@ ELSEWHERE: Final = {  # what scenes on one server do not ask for
     "STREAM.CANCEL_MOVE.*": "tests/cluster/membership/test_moves.py",
     **dict.fromkeys(
         (row.pattern.decode() for row in OPERATIONS if row.pattern.startswith(OF_2020)),
-        "tests/api/jetstream/test_templates.py",
+        "tests/api/jetstream/handlers/test_templates.py",
     ),
 }
 REFUSED: Final = ("CONSUMER.PEER.",)  # with an error of the catalogue, whatever is asked

@@ -28,7 +28,7 @@ Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object] | 
 class Operation:
     """One operation. If `repeatable`, a request may be executed again when its answer was lost.
 
-    `handler` is the name of a module of this package and of its function (`handler_of`).
+    `handler` is the name of a module in handlers/ and of its function (`handler_of`).
     """
 
     pattern: bytes
@@ -42,7 +42,7 @@ class Operation:
 def handler_of(name: str) -> Handler:
     """The function of a name; its module is loaded when the server is ready (api/startup/late_imports.py), or now."""
     module, _, function = name.partition(".")
-    found: Handler = getattr(import_module(f"{__package__}.{module}"), function)
+    found: Handler = getattr(import_module(f"{__package__}.handlers.{module}"), function)
     return found
 
 

@@ -18,10 +18,10 @@ import attrs
 import trio
 
 from jetraft.api.auth.accounts import LiveAccounts
-from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, OF_2020, Found, find, handler_of
 from jetraft.api.jetstream.error_answers import error_json
+from jetraft.api.jetstream.handlers.asking import NAMED, with_client
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.api.jetstream.rights import written_by

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.api.jetstream.call import Call
-from jetraft.api.jetstream.messages import get_confirmed
+from jetraft.api.jetstream.handlers.messages import get_confirmed
 from jetraft.api.jetstream.plain_gets import plain_answer
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, HEAD_BYTES, ForwardedGet

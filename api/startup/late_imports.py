@@ -22,11 +22,11 @@ import trio
 from jetraft.api.startup.collector import tune_collector
 
 OF_JETSTREAM: Final = (
-    "jetraft.api.jetstream.streams",
+    "jetraft.api.jetstream.handlers.streams",
     "jetraft.cluster.streams.replica.replica",
-    "jetraft.api.jetstream.consumers",
-    "jetraft.api.jetstream.messages",
-    "jetraft.api.jetstream.account",
+    "jetraft.api.jetstream.handlers.consumers",
+    "jetraft.api.jetstream.handlers.messages",
+    "jetraft.api.jetstream.handlers.account",
     "jetraft.cluster.backup.sending",
     "jetraft.cluster.backup.reading",
     "jetraft.cluster.backup.steps",

@@ -36,9 +36,9 @@ OPTIONAL = """
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
 MODULES_ALONE_MAX = 487  # with those of Python and of the libraries; the last: settings, and the package of accounts
-MODULES_OF_JETSTREAM_MAX = 774  # the last: settings, and the package of accounts
+MODULES_OF_JETSTREAM_MAX = 775  # the last: the package of the handlers
 LATE = """
-    jetraft.api.jetstream.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
+    jetraft.api.jetstream.handlers.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store
 """
 OF_JETSTREAM = "jetraft.api.jetstream.node jetraft.cluster.assembly jetraft.raft.group jetraft.store.log.file_log"

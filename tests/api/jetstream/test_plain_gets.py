@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.api.jetstream.call import Call
-from jetraft.api.jetstream.messages import get_confirmed
+from jetraft.api.jetstream.handlers.messages import get_confirmed
 from jetraft.api.jetstream.plain_gets import plain_answer
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.responses import ResponseType, answer

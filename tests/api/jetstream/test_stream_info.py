@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import trio
 
-from jetraft.api.jetstream import streams
 from jetraft.api.jetstream.call import Call
+from jetraft.api.jetstream.handlers import streams
 from jetraft.store.model.state import StreamInfo
 from jetraft.store.stream._subjtree import SubjectTree
 from jetraft.store.stream.indexed_stream import IndexedStream

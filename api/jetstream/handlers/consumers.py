@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jetraft.api.jetstream.asking import log_change
 from jetraft.api.jetstream.call import Call, page_of
-from jetraft.api.jetstream.views import listed_consumer, single_consumer
+from jetraft.api.jetstream.handlers.asking import log_change
+from jetraft.api.jetstream.handlers.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
 from jetraft.store.model.consumer_checks import GROUP_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.api.jetstream.views import single_stream
+from jetraft.api.jetstream.handlers.views import single_stream
 from jetraft.store.model import errors
 from jetraft.store.model.config import Placement
 from jetraft.store.model.requests import (

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.api.jetstream.views import inspected_stream, listed_consumer, listed_stream, single_stream
+from jetraft.api.jetstream.handlers.views import inspected_stream, listed_consumer, listed_stream, single_stream
 from jetraft.store.model.config import ConsumerConfig
 from jetraft.store.model.state import ClusterInfo, ConsumerInfo, PeerInfo
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.jetstream.asking import log_change
 from jetraft.api.jetstream.call import Call, page_of
-from jetraft.api.jetstream.views import created_stream, inspected_stream, listed_stream, single_stream
+from jetraft.api.jetstream.handlers.asking import log_change
+from jetraft.api.jetstream.handlers.views import created_stream, inspected_stream, listed_stream, single_stream
 from jetraft.cluster.backup.mark import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfigRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.api.jetstream.asking import client_of
-from jetraft.api.jetstream.views import single_stream
+from jetraft.api.jetstream.handlers.asking import client_of
+from jetraft.api.jetstream.handlers.views import single_stream
 from jetraft.cluster.backup.asker import Asker
 from jetraft.cluster.backup.large_bodies import worked_on
 from jetraft.cluster.backup.mark import is_marked

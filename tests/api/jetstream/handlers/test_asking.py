@@ -2,7 +2,7 @@
 
 import pytest
 
-from jetraft.api.jetstream.asking import REQUEST_INFO, client_of, with_client
+from jetraft.api.jetstream.handlers.asking import REQUEST_INFO, client_of, with_client
 from jetraft.store.model import message
 
 CLIENT = {"acc": "A", "id": 7, "name": "line\r\nNats-Other: 1"}
