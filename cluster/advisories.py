@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.cluster.capture.reach import MessageOrigin
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.ids import ALPHABET, GLOBAL_ACCOUNT
-from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

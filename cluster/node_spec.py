@@ -9,7 +9,7 @@ import attrs
 from jetraft.store.log.scrub import BYTES_PER_S_MAX, PERIOD_NS
 from jetraft.store.model.feature_level import LEVEL
 from jetraft.store.model.histogram import Histogram
-from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+from jetraft.store.model.validation.validate import NO_LIMITS, ServerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

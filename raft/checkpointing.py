@@ -18,7 +18,7 @@ from jetraft.raft.machine import DefersState, StateMachine
 from jetraft.store.port import Checkpoint, DeferredState, Entry, GroupLog
 
 if TYPE_CHECKING:
-    from jetraft.store.model.manifest import Manifest
+    from jetraft.store.model.files.manifest import Manifest
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -28,7 +28,7 @@ from jetraft.store.port import Checkpoint, GroupLog, StoreError
 
 if TYPE_CHECKING:
     from jetraft.raft.freshness import Freshness
-    from jetraft.store.model.manifest import Manifest
+    from jetraft.store.model.files.manifest import Manifest
 
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
 

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import attrs
 
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.model.ids import NodeId
-from jetraft.store.model.manifest import Manifest
 
 
 class StoreError(Exception):

@@ -14,7 +14,7 @@ from jetraft.api.options.options import ResolverOptions
 from jetraft.api.turns.outbox import PlaneOutboxes
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.fields import Moment
+from jetraft.store.model.encoding.fields import Moment
 from jetraft.store.model.versioning import SERVER_VERSION
 
 if TYPE_CHECKING:

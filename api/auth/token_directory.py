@@ -14,7 +14,7 @@ import attrs
 
 from jetraft.api.credentials.nkeys import is_account_key
 from jetraft.api.credentials.tokens import TOKEN_BYTES_MAX
-from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
+from jetraft.store.model.files.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"

@@ -26,7 +26,7 @@ from jetraft.api.cli.backup_session import BackupError
 from jetraft.api.startup.created_files import made_with
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, MAGIC, STATE_NAME, ArchiveEntry, ArchiveReader
 from jetraft.cluster.backup.live_cut import CUT_NAME, LiveCut
-from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
+from jetraft.store.model.files.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:

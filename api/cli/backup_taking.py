@@ -27,7 +27,7 @@ from jetraft.api.cli.progress_line import progress_line
 from jetraft.api.startup.created_files import made_with
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.live_cut import CutBuilder, LiveCut
-from jetraft.store.model.file_modes import PRIVATE_FILE
+from jetraft.store.model.files.file_modes import PRIVATE_FILE
 from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:

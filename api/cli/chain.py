@@ -21,7 +21,7 @@ from jetraft.api.cli.chain_tree import AuditTree
 from jetraft.api.cli.logging_in import access_of, add_login
 from jetraft.api.cli.progress_line import progress_line
 from jetraft.api.startup.created_files import made_with
-from jetraft.store.model.file_modes import SHOWN_FILE
+from jetraft.store.model.files.file_modes import SHOWN_FILE
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 
 if TYPE_CHECKING:

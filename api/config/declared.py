@@ -14,10 +14,10 @@ from jetraft.api.config.values import duration_ns, text
 from jetraft.api.options.options import DeclaredStream
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.encoding.jsoncodec import decode_request
 from jetraft.store.model.extensions import check_stream_extensions
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
-from jetraft.store.model.jsoncodec import decode_request
-from jetraft.store.model.validate import check_stream_create_request, normalise_stream
+from jetraft.store.model.validation.validate import check_stream_create_request, normalise_stream
 
 DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl", "inactive_threshold"})
 

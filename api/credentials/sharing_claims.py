@@ -24,8 +24,8 @@ from jetraft.api.exchange.values import (
     SharingKind,
 )
 from jetraft.api.exchange.values import Mapping as SubjectMapping
+from jetraft.store.model.mapping.transforms import TransformError
 from jetraft.store.model.subject import is_literal, is_subset, overlaps, valid_publish_subject, valid_subject
-from jetraft.store.model.transforms import TransformError
 
 SHARED_MAX: Final = 10_000  # exports, imports and mappings of one token, each
 TO_THE_SIGNED: Final = "*"  # the token of an export's position

@@ -12,8 +12,8 @@ import attrs
 from jetraft.api.exchange.transforms import local_of, names_of
 from jetraft.api.exchange.values import Activation, Export, Import, ServiceResponseType, Sharing, SharingKind
 from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.mapping.transforms import TransformError
 from jetraft.store.model.subject import is_literal, is_subset, overlaps, tokens, valid_publish_subject, valid_subject
-from jetraft.store.model.transforms import TransformError
 
 EVERYBODY = "*"  # of revocations
 CYCLE_DEPTH_MAX = 1024  # nats-server: MaxAccountCycleSearchDepth

@@ -9,8 +9,7 @@ import attrs
 
 from jetraft.api.exchange.values import Import, Mapping, SharingKind
 from jetraft.store.model.gosyntax import go_quote
-from jetraft.store.model.subject import is_literal
-from jetraft.store.model.transforms import (
+from jetraft.store.model.mapping.transforms import (
     Transform,
     TransformError,
     check_destination,
@@ -20,6 +19,7 @@ from jetraft.store.model.transforms import (
     with_references,
     with_wildcards,
 )
+from jetraft.store.model.subject import is_literal
 
 WHOLE = 100  # percent
 

@@ -12,7 +12,7 @@ import attrs
 import orjson
 
 from jetraft.store.model import errors, message
-from jetraft.store.model.jsoncodec import WireObject, decode_request
+from jetraft.store.model.encoding.jsoncodec import WireObject, decode_request
 from jetraft.store.model.versioning import is_level_served
 
 T = TypeVar("T", bound=WireObject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jetraft.store.model.jsoncodec import encode
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, error_answer
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Final
 
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import CreateConsumerRequest
+from jetraft.store.model.encoding.jsoncodec import decode_request
 from jetraft.store.model.extensions import ACK_PUBLISH, DEAD_LETTER, PREFIX, dead_letter_subject
-from jetraft.store.model.jsoncodec import decode_request
 
 MARK: Final = PREFIX.encode()
 ESCAPE: Final = b"\\u"  # names may be written with escapes

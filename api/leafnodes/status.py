@@ -18,7 +18,7 @@ from jetraft.api.sessions.connect import ConnectOptions
 from jetraft.api.sessions.session import Session
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.gojson import number
+from jetraft.store.model.encoding.gojson import number
 from jetraft.store.model.gotime import format_duration
 
 TLS_TIMEOUT_S = 2  # shown by nats-server where there is no TLS, too

@@ -15,7 +15,7 @@ import attrs
 
 from jetraft.api.options.interfaces import join_host_port, local_addresses
 from jetraft.api.startup.created_files import made_with
-from jetraft.store.model.file_modes import SHOWN_FILE
+from jetraft.store.model.files.file_modes import SHOWN_FILE
 
 
 class StartFilesError(Exception):

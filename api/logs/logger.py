@@ -20,7 +20,7 @@ from jetraft.api.options.options import TEXT, Options
 from jetraft.api.startup.created_files import made_with
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.events import BURST, KINDS, LINES_LEFT_OUT, PER_HOUR, Event, Field
-from jetraft.store.model.file_modes import LOG_FILE
+from jetraft.store.model.files.file_modes import LOG_FILE
 
 LINE_CHARS_MAX: Final = 8192  # a control line may be longer than is worth reading
 TEMPLATE_CHARS_MAX: Final = 80  # of a line that is no event: so much of its template says which one it is

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from jetraft.store.model.fields import (
+from jetraft.store.model.encoding.fields import (
     FLAG,
     INT,
     TEXT,
@@ -23,7 +23,7 @@ from jetraft.store.model.fields import (
     decode_object,
     mismatch,
 )
-from jetraft.store.model.gojson import JsonSyntaxError, Object, parse_values
+from jetraft.store.model.encoding.gojson import JsonSyntaxError, Object, parse_values
 from jetraft.store.model.gosyntax import go_quote
 
 QUERY: Final = "query"  # of an attribute's metadata: its name in a URL

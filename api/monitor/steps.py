@@ -17,7 +17,7 @@ import orjson
 import trio
 
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.jsoncodec import encode
+from jetraft.store.model.encoding.jsoncodec import encode
 
 SLICE_NS: Final = 2_000_000  # as much as the node's other work in slices (cluster/turn_work.py)
 ROWS_PER_STEP: Final = 64  # of what is only added up: each takes 1 to 10 us

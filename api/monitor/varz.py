@@ -23,7 +23,7 @@ from jetraft.api.sessions.session import ServerIdentity, Session, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.api.turns.reactor import Reactor
 from jetraft.store.model.clock import NS_PER_S, Clock
-from jetraft.store.model.gojson import number
+from jetraft.store.model.encoding.gojson import number
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.versioning import SERVER_VERSION
 

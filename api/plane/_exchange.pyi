@@ -3,7 +3,7 @@ from typing import Protocol
 
 from jetraft.api.plane._accounts import Account
 from jetraft.api.plane._leafs import Leafs
-from jetraft.store.model.transforms import Transform
+from jetraft.store.model.mapping.transforms import Transform
 
 class Latencies(Protocol):
     def requested(  # answers whether the request is measured

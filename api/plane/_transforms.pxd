@@ -2,7 +2,7 @@
 
 from jetraft.api.plane._types cimport plane_t, transform_t
 
-cdef enum PieceKind:        # store/model/transforms.py
+cdef enum PieceKind:        # store/model/mapping/transforms.py
     PIECE_LITERAL = 0
     PIECE_WILDCARD = 1
     PIECE_PARTITION = 2

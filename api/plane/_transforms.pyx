@@ -1,4 +1,4 @@
-"""Subject transforms: store/model/transforms.py parses them, here they are carried out.
+"""Subject transforms: store/model/mapping/transforms.py parses them, here they are carried out.
 
 A subject is read again for each token that a destination names: subjects are short, and nothing is kept between messages.
 """

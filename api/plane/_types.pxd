@@ -186,7 +186,7 @@ cdef struct replies_t:
     reply_t* oldest
     reply_t* newest
 
-cdef struct piece_t:        # of a transform; see store/model/transforms.py
+cdef struct piece_t:        # of a transform; see store/model/mapping/transforms.py
     uint8_t kind            # PieceKind
     uint16_t text_len
     uint16_t source_count

@@ -1,4 +1,4 @@
-"""How files of a fixed mode are made (`store/model/file_modes.py` has the modes)."""
+"""How files of a fixed mode are made (`store/model/files/file_modes.py` has the modes)."""
 
 import os
 from collections.abc import Callable

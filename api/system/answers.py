@@ -20,7 +20,7 @@ from jetraft.api.monitor.questions import (
 from jetraft.api.monitor.steps import Steps
 from jetraft.api.sessions.session import Sessions
 from jetraft.api.system.events import SystemEvents
-from jetraft.store.model.gojson import Object
+from jetraft.store.model.encoding.gojson import Object
 from jetraft.store.model.gosyntax import go_quote
 
 SERVER_PAGES: Final = (

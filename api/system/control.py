@@ -15,8 +15,8 @@ from jetraft.api.options.options import ReloadError
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.reasons import Reason
 from jetraft.api.sessions.session import Sessions
-from jetraft.store.model.fields import FLAG, UINT64, wire
-from jetraft.store.model.gojson import Object
+from jetraft.store.model.encoding.fields import FLAG, UINT64, wire
+from jetraft.store.model.encoding.gojson import Object
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -22,9 +22,9 @@ from jetraft.api.system.head import ServerHead
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
-from jetraft.store.model.jsoncodec import encode
 
 TYPE_PREFIX: Final = "io.nats.server.advisory.v1."
 ID_CHARS: Final = 22  # as long as nats-server's

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import attrs
 
-from jetraft.store.model.fields import FLAG, TEXT, ListOf, wire
+from jetraft.store.model.encoding.fields import FLAG, TEXT, ListOf, wire
 
 TEXTS = ListOf(TEXT, "[]string")
 

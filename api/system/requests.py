@@ -27,8 +27,8 @@ from jetraft.api.system.waiting import RequestLines, SystemRequest
 from jetraft.api.turns.outbox import PlaneOutbox
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.capture.reach import SinkKind
-from jetraft.store.model.gojson import Object
-from jetraft.store.model.jsoncodec import encode
+from jetraft.store.model.encoding.gojson import Object
+from jetraft.store.model.encoding.jsoncodec import encode
 
 WORKERS: Final = 8  # HEALTHZ may wait for other nodes
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024

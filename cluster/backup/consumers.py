@@ -21,7 +21,7 @@ from jetraft.cluster.backup.sliced_json import SlicedJson
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.model.extensions import DEAD_LETTER, check_consumer_extensions
-from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.model.validation.validate_consumer import normalise_consumer
 from jetraft.store.s2.framing import CorruptArchiveError
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable

@@ -28,7 +28,7 @@ from jetraft.cluster.backup.archive import ArchiveEntry, cut_off
 from jetraft.cluster.backup.consumers import ROWS_MAX, ConsumerParts
 from jetraft.cluster.backup.contents import ArchiveEnd, Removal
 from jetraft.cluster.backup.sums import HDR_LENGTH_BYTES, SUM_BYTES, WAITING_MAX, BlockSums, Configurations, index_holds
-from jetraft.store.model.gojson import BODY_BYTES_MAX
+from jetraft.store.model.encoding.gojson import BODY_BYTES_MAX
 from jetraft.store.model.gotime import parse_time
 from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 

@@ -27,9 +27,9 @@ from jetraft.store.model.config import DeliverPolicy, RetentionPolicy
 from jetraft.store.model.events import CONSUMER_CHANGED, CONSUMER_CREATED, EventKind
 from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
-from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
 from jetraft.store.model.tiers import limits_for
-from jetraft.store.model.validate_consumer import (
+from jetraft.store.model.validation.sourcing import asks_to_read, is_upgraded, upgraded
+from jetraft.store.model.validation.validate_consumer import (
     check_consumer_action,
     check_consumer_fits,
     normalise_consumer,

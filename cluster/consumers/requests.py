@@ -14,7 +14,7 @@ import attrs
 import orjson
 
 from jetraft.store.model import message
-from jetraft.store.model.gojson import JsonSyntaxError, one_value
+from jetraft.store.model.encoding.gojson import JsonSyntaxError, one_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.cluster.consumers.effects import AckSample
 from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
-from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,11 +16,11 @@ import msgpack
 
 from jetraft.cluster.state.assignment import Former, StreamAssignment
 from jetraft.store.model.config import Placement, StreamConfig, stored_stream_config
+from jetraft.store.model.encoding.jsoncodec import encode as encode_json
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.feature_level import FIRST, LEVEL_MAX
 from jetraft.store.model.forms import FORMS
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.jsoncodec import encode as encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

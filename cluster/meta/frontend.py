@@ -44,7 +44,7 @@ from jetraft.store.model.extensions import TEMPLATE, check_stream_extensions, ch
 from jetraft.store.model.feature_level import BASE, FIRST, MOVES, STREAM_KEYS, TEMPLATES, needed_by
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
-from jetraft.store.model.validate import (
+from jetraft.store.model.validation.validate import (
     NO_LIMITS,
     ServerLimits,
     check_stream_update,

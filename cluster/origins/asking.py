@@ -2,8 +2,8 @@
 
 The consumer is like that of a nats-server that reads the origin: unacknowledged, pushed, with flow control and
 heartbeats, and it goes away by itself. The server of an origin that removes what is acknowledged makes it durable
-(store/model/sourcing.py): so its name is the same for each attempt and each leader. Where the configuration names a
-durable consumer, that one is reset instead. The header asks which stream of this name it is (`source_header`).
+(store/model/validation/sourcing.py): so its name is the same for each attempt and each leader. Where the configuration
+names a durable consumer, that one is reset instead. The header asks which stream of this name it is (`source_header`).
 Source: nats-server 2.15 stream.go (setupMirrorConsumer, trySetupSourceConsumer), ADR-60, observed.
 """
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model import message
-from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
-from jetraft.store.model.transforms import PieceKind
+from jetraft.store.model.mapping.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
+from jetraft.store.model.mapping.transforms import PieceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.store.model.config import SubjectTransform
-    from jetraft.store.model.transforms import Transform
+    from jetraft.store.model.mapping.transforms import Transform
 
 REMEMBERED_MAX: Final = 4096  # subjects of one origin whose change is remembered,
 REMEMBERED_BYTES_MAX: Final = 256  # and no longer than this: 2 MiB at most

@@ -34,8 +34,8 @@ from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import unpack_any
 from jetraft.store.model import errors
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.ids import NodeId
-from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.directory import ReplicaDirectory

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import subjects_of
 from jetraft.store.model.config import RetentionPolicy
-from jetraft.store.model.consumer_filters import ConsumerFilters
 from jetraft.store.model.extensions import WAITING
+from jetraft.store.model.validation.consumer_filters import ConsumerFilters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -40,10 +40,10 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig, stored_stream_config
-from jetraft.store.model.consumer_filters import ConsumerFilters, rivals_in, takes_messages
 from jetraft.store.model.extensions import WAITING, hidden_by, stream_extensions
 from jetraft.store.model.feature_level import BASE
 from jetraft.store.model.subject import is_literal
+from jetraft.store.model.validation.consumer_filters import ConsumerFilters, rivals_in, takes_messages
 from jetraft.store.port import DeferredState, StoreError
 from jetraft.store.stream.chain import Chain
 from jetraft.store.stream.dedup import Dedup

@@ -13,8 +13,8 @@ import msgpack
 
 from jetraft.raft.mesh.addresses import Address, parse_address
 from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.store.model.files.store_age import KnownAge, StoreAge, unpack_age, unpack_known
 from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
-from jetraft.store.model.store_age import KnownAge, StoreAge, unpack_age, unpack_known
 
 ADDRESSES_MAX: Final = 256  # bounds what peers can make a node dial
 ITEMS_MAX: Final = 4096  # bounds the arrays and maps that a few bytes announce, 1024 of which may be in each other

@@ -22,8 +22,8 @@ import msgpack
 from jetraft.raft.mesh.gossip import ADDRESSES_MAX, About
 from jetraft.raft.mesh.handshake import HandshakeRefusedError, Hello
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.files.store_age import NO_LEDGER, KnownAge, LedgerPlace, StoreAge, unpack_known
 from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
-from jetraft.store.model.store_age import NO_LEDGER, KnownAge, LedgerPlace, StoreAge, unpack_known
 
 KEEP_NS: Final = 10 * NS_PER_S  # between two records of what was heard of nodes that were known to have started
 TELL_NS: Final = NS_PER_S

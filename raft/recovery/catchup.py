@@ -27,8 +27,8 @@ from jetraft.store.disk.io import run_blocking
 from jetraft.store.log.snapshot import PartDamagedError, covers
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.events import REPLICA_BEHIND, REPLICA_CATCHUP_FAILED, REPLICA_CAUGHT_UP
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.manifest import Manifest
 from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from jetraft.raft.recovery.repair_rules import Loss, judge, loss_of, term_of_los
 from jetraft.raft.recovery.repair_wire import RepairAnswer, RepairRequest, unpack_answer
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.log.file_log import FileLog
-from jetraft.store.model import index_ranges
 from jetraft.store.model.events import ENTRIES_DAMAGED
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import StoreError
 

@@ -27,7 +27,7 @@ from jetraft.raft.recovery import bounds
 from jetraft.store.frames._frame import parse_header, verify
 from jetraft.store.frames.format import FRAME_BYTES_MAX, FRAME_HEADER_BYTES
 from jetraft.store.frames.placeholder import is_placeholder_frame
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog
 

@@ -27,8 +27,8 @@ from jetraft.raft.recovery import bounds
 from jetraft.store.frames._frame import crc32c
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES
 from jetraft.store.log.snapshot import verify_part
+from jetraft.store.model.files.manifest import Manifest, Part
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.manifest import Manifest, Part
 from jetraft.store.port import Checkpoint, GroupLog, Staging
 
 PIECE_BYTES_MAX: Final = 1 << 20  # whatever is asked for, an answer is not larger

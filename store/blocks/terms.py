@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 TERM_MAX: Final = (1 << 63) - 1
 

@@ -25,7 +25,7 @@ import trio
 from jetraft.store.disk._writer import Batch as FileBatch
 from jetraft.store.disk._writer import WriterThreads
 from jetraft.store.disk.latency import DiskLatency
-from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
+from jetraft.store.model.files.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 T = TypeVar("T")
 Done = Callable[[OSError | None], None]

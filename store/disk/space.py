@@ -21,8 +21,8 @@ from typing import Final
 import attrs
 
 from jetraft.store.disk.io import Disk, DiskSize
-from jetraft.store.model.block_sizes import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
 
 RESERVE_BYTES: Final = max(64 << 20, 2 * BLOCK_BYTES_MAX)  # admitted between two checks, and the copy of a compaction
 LOG_NEED_BYTES: Final = BLOCK_BYTES_MIN + (32 << 10)  # a small block; a small checkpoint, its predecessor, the trim

@@ -45,7 +45,7 @@ from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.node_dir import IDENTITY_NAME, IDENTITY_VALUE, ledger_named, ledger_number
 from jetraft.store.ledger.quarantine import GROUPS_NAME
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import StoreError
 

@@ -6,7 +6,7 @@ from jetraft.store.frames._frame import find_mark
 from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, BlockHead
 from jetraft.store.ledger.ledger_records import Born, GroupState
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 
 @attrs.frozen(kw_only=True, slots=True)

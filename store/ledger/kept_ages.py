@@ -13,7 +13,7 @@ import msgpack
 
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger import Ledger
-from jetraft.store.model.store_age import STARTS_MAX, StoreAge, StoreStart, pack_starts, unpack_starts
+from jetraft.store.model.files.store_age import STARTS_MAX, StoreAge, StoreStart, pack_starts, unpack_starts
 
 STARTS_VALUE: Final = "starts"  # in the ledger
 AGES_VALUE: Final = "ages"

@@ -31,7 +31,7 @@ from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.file import Head, pack_batch, pack_head
 from jetraft.store.ledger.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.ledger.reading import read_both
-from jetraft.store.model.store_age import LedgerPlace
+from jetraft.store.model.files.store_age import LedgerPlace
 
 NAMES: Final = ("ledger.0", "ledger.1")
 ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; growing the file costs its fsync a journal commit
@@ -419,5 +419,5 @@ class Ledger:
 
 
 def _drawn_identity() -> int:
-    """Not 0, which stands for a ledger that an operator has given up (store/model/store_age.py)."""
+    """Not 0, which stands for a ledger that an operator has given up (store/model/files/store_age.py)."""
     return int.from_bytes(os.urandom(8), "little") or 1

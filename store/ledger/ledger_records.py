@@ -30,7 +30,7 @@ import attrs
 import msgpack
 
 from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import HardState
 

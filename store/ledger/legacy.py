@@ -42,7 +42,7 @@ from jetraft.store.frames.format import (
 )
 from jetraft.store.ledger.expected import Expected
 from jetraft.store.ledger.ledger_records import Born, GroupState
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 

@@ -34,7 +34,7 @@ from jetraft.store.frames.format import (
 )
 from jetraft.store.log.recovery import FoundBlock
 from jetraft.store.log.write_queue import LogPlace
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.port import StoreCorrupt, StoreRefused
 
 log_ = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from jetraft.store.frames.format import BLOCK_HEAD_BYTES
 from jetraft.store.log.damage import Damage
 from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.snapshot import make_manifest
-from jetraft.store.model.manifest import Manifest
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.port import Checkpoint
 
 

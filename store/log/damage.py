@@ -22,7 +22,7 @@ from jetraft.store.frames.placeholder import placeholder_frame
 from jetraft.store.ledger.ledger_records import Point
 from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import MAX_SEQ
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.port import Checkpoint, Entry, FrameRef, FrameRun
 
 if TYPE_CHECKING:

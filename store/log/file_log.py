@@ -43,8 +43,8 @@ from jetraft.store.log.state import LogState
 from jetraft.store.log.tail import LogTail
 from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.log.write_queue import LogPlace
-from jetraft.store.model import index_ranges
-from jetraft.store.model.manifest import Manifest
+from jetraft.store.model.files import index_ranges
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.port import (
     Checkpoint,
     DeferredState,

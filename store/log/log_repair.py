@@ -16,7 +16,7 @@ from jetraft.store.log.recovery import FoundBlock
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.salvage import salvaged
 from jetraft.store.log.write_queue import LogPlace
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 
 @attrs.frozen(kw_only=True, slots=True)

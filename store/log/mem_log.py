@@ -12,7 +12,7 @@ from jetraft.store.blocks.block import Block, BlockList, block_list, entry_of
 from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames._frame import Scan, parse_header, record_at
 from jetraft.store.log.snapshot import Arrivals, InstallRefusedError, covers, make_manifest, verify_part
-from jetraft.store.model.manifest import Manifest, Part
+from jetraft.store.model.files.manifest import Manifest, Part
 from jetraft.store.port import (
     AnyCheckpoint,
     Checkpoint,

@@ -49,7 +49,7 @@ from jetraft.store.frames.format import (
     unpack_block_head,
 )
 from jetraft.store.ledger.expected import Expected
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 
 _NO_LIMIT: Final = (1 << 64) - 1

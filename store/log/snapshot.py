@@ -12,7 +12,7 @@ from typing import Final
 from jetraft.store.blocks.block import Block
 from jetraft.store.frames._frame import Scan, scan
 from jetraft.store.frames.format import Stop
-from jetraft.store.model.manifest import Manifest, Part
+from jetraft.store.model.files.manifest import Manifest, Part
 from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
 
 CHUNK_BYTES: Final = 128 << 10  # as nats-server's catch-up and snapshot chunks

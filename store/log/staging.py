@@ -24,7 +24,7 @@ from jetraft.store.frames.format import (
 from jetraft.store.ledger.ledger_records import Born, GroupState, Point
 from jetraft.store.log.snapshot import Arrivals, InstallRefusedError, verify_part
 from jetraft.store.log.write_queue import LogPlace
-from jetraft.store.model.manifest import Manifest, Part
+from jetraft.store.model.files.manifest import Manifest, Part
 from jetraft.store.port import Checkpoint, GroupLog
 
 

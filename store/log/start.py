@@ -14,8 +14,8 @@ from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.ledger_records import Point
 from jetraft.store.log.preallocate import DEFAULT_SIZES, PieceSizes
 from jetraft.store.log.recovery import FoundBlock, RecoveryMode, RecoveryReport
-from jetraft.store.model import index_ranges
-from jetraft.store.model.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX
+from jetraft.store.model.files import index_ranges
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX
 from jetraft.store.port import Entry, HardState
 
 BLOCK_GROWTH: Final = 4

@@ -20,7 +20,7 @@ from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.scrub import Target
 from jetraft.store.log.state import LogState
 from jetraft.store.log.tail import LogTail
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 
 class BlockUpkeep:

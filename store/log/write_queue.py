@@ -55,8 +55,8 @@ from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.ledger.ledger_records import Born, GroupKey, Point
 from jetraft.store.log import erasure
-from jetraft.store.model import index_ranges
-from jetraft.store.model.block_sizes import BLOCK_BYTES_MIN
+from jetraft.store.model.files import index_ranges
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_MIN
 from jetraft.store.port import AnyCheckpoint, Checkpoint, HardState
 
 BEGINNINGS: Final[tuple[list[Kind], ...]] = (

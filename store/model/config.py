@@ -1,7 +1,7 @@
 """The configurations of streams and consumers, field by field as nats-server 2.15 names, orders and omits them.
 
 Attribute names are JSON names. Durations are integer nanoseconds, times integer nanoseconds since the Unix epoch,
-lists are tuples, a missing object is None. Every default is Go's zero value; the functions of `validate.py` fill in the
+lists are tuples, a missing object is None. Every default is Go's zero value; the functions of `validation` fill in the
 server's defaults. Instances are values: change one with `attrs.evolve`.
 Source: server/stream.go (StreamConfig), server/consumer.go (ConsumerConfig), server/jetstream_cluster.go (Placement).
 """
@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.model._patterns import PatternTree
-from jetraft.store.model.fields import (
+from jetraft.store.model.encoding.fields import (
     DURATION,
     FLAG,
     INT,
@@ -31,8 +31,8 @@ from jetraft.store.model.fields import (
     Time,
     wire,
 )
+from jetraft.store.model.encoding.jsoncodec import WireObject
 from jetraft.store.model.gosyntax import go_quote
-from jetraft.store.model.jsoncodec import WireObject
 
 STORED_KEPT: Final = 64  # decoded configurations
 

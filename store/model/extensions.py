@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 
 from jetraft.store.model import errors
-from jetraft.store.model.chaining import why_not_chained
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
 from jetraft.store.model.schemas.rules import KEY as SCHEMA_KEY
 from jetraft.store.model.schemas.rules import SCHEMA, BadSchemaError, read_rules
 from jetraft.store.model.subject import overlaps, valid_publish_subject, valid_subject
+from jetraft.store.model.validation.chaining import why_not_chained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

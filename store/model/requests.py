@@ -10,8 +10,8 @@ Source: server/jetstream_api.go.
 import attrs
 
 from jetraft.store.model.config import Placement, StreamConfig
-from jetraft.store.model.fields import FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
-from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.encoding.fields import FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
+from jetraft.store.model.encoding.jsoncodec import WireObject
 from jetraft.store.model.state import StreamState
 
 NAMES_PAGE: int = 1024  # JSApiNamesLimit

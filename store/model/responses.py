@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from jetraft.store.model.api_error import ApiError
+from jetraft.store.model.encoding.jsoncodec import WireObject, encode
 from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
-from jetraft.store.model.jsoncodec import WireObject, encode
 
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
 OWN_PREFIX: Final = "io.jetraft.api.v1."  # of what nats-server has not

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.model.config import ConsumerConfig, ExternalStream, StreamConfig, SubjectTransform
-from jetraft.store.model.fields import (
+from jetraft.store.model.encoding.fields import (
     DURATION,
     FLAG,
     INT,
@@ -28,7 +28,7 @@ from jetraft.store.model.fields import (
     Time,
     wire,
 )
-from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.encoding.jsoncodec import WireObject
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -28,7 +28,7 @@ from jetraft.store.frames.format import (
     FRAME_HOLED,
 )
 from jetraft.store.frames.placeholder import MESSAGES_MAX, is_placeholder
-from jetraft.store.model.index_ranges import merged
+from jetraft.store.model.files.index_ranges import merged
 from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, FrameRef, FrameRun, GroupLog, StoreCorrupt, StoreError, run_of_one
 from jetraft.store.stream._records import RecordReader, StoredMessage

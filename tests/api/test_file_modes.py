@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jetraft.store.model.file_modes import LOG_FILE, PRIVATE_DIRECTORY, PRIVATE_FILE, SHOWN_FILE
+from jetraft.store.model.files.file_modes import LOG_FILE, PRIVATE_DIRECTORY, PRIVATE_FILE, SHOWN_FILE
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server, environment

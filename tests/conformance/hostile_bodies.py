@@ -11,7 +11,7 @@ import attrs
 
 from jetraft.store.model import requests
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
-from jetraft.store.model.fields import WIRE
+from jetraft.store.model.encoding.fields import WIRE
 
 HUGE = str(1 << 70)
 DEEP = "[" * 2000 + "]" * 2000

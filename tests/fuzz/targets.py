@@ -53,9 +53,9 @@ from jetraft.store.frames._frame import parse_header, verify
 from jetraft.store.ledger import file as ledger_file
 from jetraft.store.model import requests
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
+from jetraft.store.model.encoding.jsoncodec import WireObject, encode
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.gotime import parse_duration, parse_time
-from jetraft.store.model.jsoncodec import WireObject, encode
 from jetraft.store.model.subject import valid_publish_subject
 from jetraft.store.s2._blocks import decode_block, encode_block
 from jetraft.store.s2.framing import Compressor, CorruptArchiveError, Decompressor

@@ -20,8 +20,8 @@ from jetraft.api.system.answers import SERVER_PAGES
 from jetraft.cluster.consumers.requests import FIELDS as PULL_FIELDS
 from jetraft.store.model import requests
 from jetraft.store.model.config import CreateConsumerRequest, StreamConfigRequest
-from jetraft.store.model.fields import FLAG, INT, TEXT, WIRE
-from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.encoding.fields import FLAG, INT, TEXT, WIRE
+from jetraft.store.model.encoding.jsoncodec import WireObject
 from jetraft.store.model.requests import JSApiMsgGetRequest, StreamTemplateConfig
 from tests.harness.raw import header_block
 from tests.scaling.shapes import TEXTS, Growth, Shape, dumped, growths_of, merged, shapes_of

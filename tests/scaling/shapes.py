@@ -1,7 +1,7 @@
 """Values of a size: what a field of a wire class may be given, as long, as many or as great as n says.
 
-From the kind of each field (store/model/fields.py) come the ways in which it grows. A new field of a request or a
-configuration is in it without another line.
+From the kind of each field (store/model/encoding/fields.py) come the ways in which it grows. A new field of a request
+or a configuration is in it without another line.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.store.model.fields import WIRE, Choice, Flag, Int, ListOf, Struct, Text, TextMap, Time, WireField
+from jetraft.store.model.encoding.fields import WIRE, Choice, Flag, Int, ListOf, Struct, Text, TextMap, Time, WireField
 
 Shape = Callable[[int], object]
 DIGITS: Final = "@digits "  # stands for a number of so many digits, which json does not write

@@ -7,7 +7,7 @@ import attrs
 from jetraft.api.jetstream.dispatch import OPERATIONS
 from jetraft.store.model import requests
 from jetraft.store.model.config import CreateConsumerRequest, StreamConfigRequest
-from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.encoding.jsoncodec import WireObject
 from jetraft.store.model.requests import JSApiMsgGetRequest
 from tests.scaling.cases import Case, all_cases, body_class
 from tests.scaling.measure import SHORT, Cost, faults, filled

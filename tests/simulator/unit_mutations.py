@@ -34,9 +34,9 @@ from jetraft.raft.recovery.snapshot import SnapshotGoneError
 from jetraft.raft.turns import Turns
 from jetraft.store.frames._frame import crc32c, parse_header, scan
 from jetraft.store.log import snapshot
+from jetraft.store.model.files.manifest import Part
+from jetraft.store.model.files.store_age import KnownAge
 from jetraft.store.model.ids import NodeId
-from jetraft.store.model.manifest import Part
-from jetraft.store.model.store_age import KnownAge
 from jetraft.store.port import GroupLog
 from tests.simulator.mutations import own_vote_counts_at_once, send_at_once
 from tests.simulator.unit_runs import Patch, UnitMutation

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.cli.client.errors import CommandError
-from jetraft.store.model.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
+from jetraft.store.model.files.file_modes import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 BYTES_MAX: Final = 1 << 20  # a context is a few hundred bytes
 NAME_MAX: Final = 128

@@ -9,8 +9,8 @@ from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.exchange.transforms import choices_of
 from jetraft.api.exchange.values import ClientLimits, Destination, Mapping
 from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.mapping.transforms import TransformError
 from jetraft.store.model.subject import valid_subject
-from jetraft.store.model.transforms import TransformError
 
 WEIGHT_MAX = 100
 

@@ -9,8 +9,8 @@ from typing import Final
 import orjson
 
 from jetraft.store.model import message
+from jetraft.store.model.encoding.jsoncodec import encode
 from jetraft.store.model.events import EventKind
-from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType
 
 NO_USER: Final = "-"

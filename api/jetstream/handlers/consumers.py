@@ -9,10 +9,9 @@ from jetraft.api.jetstream.handlers.asking import log_change
 from jetraft.api.jetstream.handlers.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
-from jetraft.store.model.consumer_checks import GROUP_NAME
+from jetraft.store.model.encoding.jsoncodec import unmarshal
 from jetraft.store.model.events import CONSUMER_DELETED, EventKind
 from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
-from jetraft.store.model.jsoncodec import unmarshal
 from jetraft.store.model.requests import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -22,7 +21,8 @@ from jetraft.store.model.requests import (
     JSApiConsumerUnpinRequest,
 )
 from jetraft.store.model.responses import page, success
-from jetraft.store.model.validate import CreateForm, check_consumer_create_request
+from jetraft.store.model.validation.consumer_checks import GROUP_NAME
+from jetraft.store.model.validation.validate import CreateForm, check_consumer_create_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jetraft.cluster.streams.gets.asked import message_found_at_once
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.jsoncodec import encode_base64
+from jetraft.store.model.encoding.jsoncodec import encode_base64
 from jetraft.store.model.requests import JSApiMsgDeleteRequest, JSApiMsgGetRequest
 from jetraft.store.model.responses import success
 from jetraft.store.model.state import StoredMessageView

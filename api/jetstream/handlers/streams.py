@@ -24,7 +24,7 @@ from jetraft.store.model.requests import (
     JSApiStreamPurgeRequest,
 )
 from jetraft.store.model.responses import page, success
-from jetraft.store.model.validate import check_stream_create_request, check_stream_update_request
+from jetraft.store.model.validation.validate import check_stream_create_request, check_stream_update_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from jetraft.store.frames.format import RECORD_IS_SOURCED
 cdef enum:
     DIGITS_MAX = 20
     LINE_END_BYTES = 2
-    SUBJECT_BYTES_MAX = 0xFFFF      # store/model/transforming.py
+    SUBJECT_BYTES_MAX = 0xFFFF      # store/model/mapping/transforming.py
 
 cdef bytes BEGIN = b"NATS/1.0\r\n"
 cdef bytes NAME = b"Nats-Stream-Source: "

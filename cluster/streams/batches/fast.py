@@ -23,7 +23,7 @@ from jetraft.cluster.batch_room import (
 )
 from jetraft.cluster.streams.publishing.publish import FastBatch
 from jetraft.store.model import errors
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.encoding.gojson import quote
 from jetraft.store.model.limits import BATCH_IDLE_NS_MAX
 from jetraft.store.model.versioning import is_level_served
 

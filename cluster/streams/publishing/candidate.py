@@ -15,7 +15,7 @@ from jetraft.cluster.capture.reach import TRACE_NUMBERS, TRACED_ONLY, TRACED_ORI
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.ttl import parse_ttl
 from jetraft.store.model import errors
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.encoding.gojson import quote
 
 if TYPE_CHECKING:
     from jetraft.store.model.api_error import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.encoding.gojson import quote
 
 if TYPE_CHECKING:
     from jetraft.store.model.api_error import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model import errors
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.encoding.gojson import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

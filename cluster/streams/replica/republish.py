@@ -17,14 +17,14 @@ from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HEADER_BYTES
 from jetraft.store.model import message
 from jetraft.store.model.extensions import WAITING
 from jetraft.store.model.gotime import format_time
-from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
+from jetraft.store.model.mapping.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jetraft.cluster.streams.publishing._admission import RecordBatch
     from jetraft.store.model.config import StreamConfig
-    from jetraft.store.model.transforms import Transform
+    from jetraft.store.model.mapping.transforms import Transform
 
 
 class LastOfSubjects(Protocol):

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from jetraft.cluster.capture._capture import captures, encode_capture
-from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
+from jetraft.store.model.mapping.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.store.model.config import StreamConfig
-    from jetraft.store.model.transforms import Transform
+    from jetraft.store.model.mapping.transforms import Transform
 
 
 class SubjectMapping:

@@ -35,8 +35,8 @@ OPTIONAL = """
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
-MODULES_ALONE_MAX = 487  # with those of Python and of the libraries; the last: settings, and the package of accounts
-MODULES_OF_JETSTREAM_MAX = 775  # the last: the package of the handlers
+MODULES_ALONE_MAX = 490  # with those of Python and of the libraries; the last: packages of store/model
+MODULES_OF_JETSTREAM_MAX = 779  # the last: packages of store/model
 LATE = """
     jetraft.api.jetstream.handlers.streams jetraft.cluster.streams.replica.replica jetraft.cluster.consumers.core
     jetraft.store.stream.stream_store

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jetraft.store.model.body_items import ITEMS_MAX, ITEMS_OF
+from jetraft.store.model.encoding.body_items import ITEMS_MAX, ITEMS_OF
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 

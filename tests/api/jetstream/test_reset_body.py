@@ -3,7 +3,7 @@
 import pytest
 
 from jetraft.store.model.api_error import ApiError
-from jetraft.store.model.jsoncodec import unmarshal
+from jetraft.store.model.encoding.jsoncodec import unmarshal
 from jetraft.store.model.requests import JSApiConsumerResetRequest
 
 

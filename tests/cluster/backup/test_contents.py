@@ -18,8 +18,8 @@ from jetraft.cluster.backup.contents import ArchiveEnd, Contents, Item
 from jetraft.cluster.backup.reading import items_of
 from jetraft.cluster.backup.sliced_json import STEP_CHARS
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
-from jetraft.store.model.validate import normalise_stream
-from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.model.validation.validate import normalise_stream
+from jetraft.store.model.validation.validate_consumer import normalise_consumer
 from jetraft.store.s2.framing import Compressor, CorruptArchiveError
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable

@@ -20,7 +20,7 @@ from jetraft.cluster.backup.contents import ArchiveEnd, Item, Removal
 from jetraft.cluster.backup.legacy import File, LegacyContents, TarReader
 from jetraft.cluster.backup.reading import items_of
 from jetraft.store.model.config import StreamConfig
-from jetraft.store.model.validate import normalise_stream
+from jetraft.store.model.validation.validate import normalise_stream
 from jetraft.store.s2.framing import Compressor, CorruptArchiveError, Decompressor
 from jetraft.store.stream.consumer_state import ConsumerState
 

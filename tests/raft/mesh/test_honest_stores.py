@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import Hello
 from jetraft.raft.mesh.store_ages import StoreAges
+from jetraft.store.model.files.store_age import STARTS_MAX, LedgerPlace, StoreAge, StoreStart
 from jetraft.store.model.ids import node_id_of
-from jetraft.store.model.store_age import STARTS_MAX, LedgerPlace, StoreAge, StoreStart
 
 NAMES = "abcd"
 BEGINNING = LedgerPlace(1, 0)

@@ -17,8 +17,8 @@ from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.kept_ages import AGES_VALUE, KeptAges
 from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.model.files.store_age import LedgerPlace, StoreAge, StoreStart
 from jetraft.store.model.ids import node_id_of
-from jetraft.store.model.store_age import LedgerPlace, StoreAge, StoreStart
 from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import SETTLED_S, Node, running
 

@@ -26,8 +26,8 @@ from jetraft.store.frames._frame import seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.model.ids import NodeId
-from jetraft.store.model.manifest import Manifest
 from jetraft.store.port import Checkpoint, Entry, GroupLog
 from tests.harness.patience import PATIENCE_S
 from tests.raft.lab import Lab, ListMachine

@@ -22,8 +22,8 @@ from jetraft.store.frames._frame import make_record, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.log.snapshot import PartDamagedError
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.manifest import Manifest
 from jetraft.store.port import Checkpoint, Entry, StoreCorrupt
 from tests.raft.rig import INCARNATION
 

@@ -17,7 +17,7 @@ from jetraft.store.disk.space import (
     need_bytes,
     reserve_bytes,
 )
-from jetraft.store.model.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
 
 LARGE = 1 << 40
 MIB = 1 << 20

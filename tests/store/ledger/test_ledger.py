@@ -18,8 +18,8 @@ from jetraft.store.ledger.kept_ages import KeptAges
 from jetraft.store.ledger.ledger import NAMES, Ledger
 from jetraft.store.ledger.ledger_records import Born, GroupState, NodeState, Point
 from jetraft.store.ledger.reading import DAMAGED_SUFFIX
+from jetraft.store.model.files.store_age import KnownAge
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.store_age import KnownAge
 from jetraft.store.port import HardState, StoreRefused
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import LEDGER_FILES

@@ -21,7 +21,7 @@ from jetraft.store.frames.format import (
     unpack_block_head,
     unpack_envelope,
 )
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, StoreCorrupt, StoreRefused
 

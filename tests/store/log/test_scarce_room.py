@@ -11,7 +11,7 @@ from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Kind, unpack_block_hea
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import BLOCK_GROWTH, LogOptions
-from jetraft.store.model.block_sizes import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
 from jetraft.store.port import Entry, StoreCorrupt
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of

@@ -13,8 +13,8 @@ from jetraft.store.log.mem_log import MemLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.snapshot import InstallRefusedError
 from jetraft.store.log.start import LogOptions
+from jetraft.store.model.files.manifest import Manifest, Part
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.manifest import Manifest, Part
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState, Staging, StoreCorrupt
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of

@@ -9,9 +9,9 @@ import pytest
 
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerAction, ConsumerConfig, CreateConsumerRequest, StreamConfig
-from jetraft.store.model.consumer_filters import rivals_in
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.validate import (
+from jetraft.store.model.validation.consumer_filters import rivals_in
+from jetraft.store.model.validation.validate import (
     CreateForm,
     check_consumer_action,
     check_consumer_create_request,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jetraft.store.model.config import CreateConsumerRequest, StreamConfigRequest
+from jetraft.store.model.encoding.jsoncodec import WireObject, encode
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.jsoncodec import WireObject, encode
 from jetraft.store.model.requests import (
     JSApiConsumersRequest,
     JSApiMsgDeleteRequest,

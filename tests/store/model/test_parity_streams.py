@@ -9,7 +9,7 @@ import pytest
 
 from jetraft.store.model.config import StreamConfig, StreamConfigRequest
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.validate import (
+from jetraft.store.model.validation.validate import (
     check_stream_create_request,
     check_stream_update,
     check_stream_update_request,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.model import subject
-from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
+from jetraft.store.model.mapping.subject_pairs import TooManyComparisonsError, find_pair
 
 WORDS = (b"a", b"b", b"*x")  # the last one is literal although it contains a star
 DEPTH = 4

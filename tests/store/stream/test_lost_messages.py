@@ -18,8 +18,8 @@ from jetraft.store.log.mem_log import MemLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.recovery import RecoveryMode
 from jetraft.store.log.start import LogOptions
+from jetraft.store.model.files.manifest import Manifest
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.manifest import Manifest
 from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.doubles.lossy_disk import LossyDisk

@@ -13,6 +13,9 @@ from jetraft.store.model import errors
 from jetraft.store.model.api_error import ApiErrorSpec
 from jetraft.store.model.config import Republish, StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
 from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.mapping.subject_pairs import TooManyComparisonsError, find_pair
+from jetraft.store.model.mapping.transforming import transform_between
+from jetraft.store.model.mapping.transforms import TransformError, check_destination
 from jetraft.store.model.subject import (
     one_covers_other,
     overlaps,
@@ -20,9 +23,6 @@ from jetraft.store.model.subject import (
     valid_publish_subject,
     valid_subject,
 )
-from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
-from jetraft.store.model.transforming import transform_between
-from jetraft.store.model.transforms import TransformError, check_destination
 
 _API_PREFIX = b"$JS.API"
 _BAD_SUBJECT = "invalid subject"

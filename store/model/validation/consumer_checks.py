@@ -26,6 +26,7 @@ from jetraft.store.model.limits import (
     SOURCE_HEARTBEAT_NS,
     ServerLimits,
 )
+from jetraft.store.model.mapping.subject_pairs import TooManyComparisonsError, find_pair
 from jetraft.store.model.subject import (
     is_literal,
     is_subset,
@@ -33,7 +34,6 @@ from jetraft.store.model.subject import (
     valid_asset_name,
     valid_subject,
 )
-from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
 
 _BAD_SUBJECT: Final = "invalid subject"
 _BAD_NAME_TAIL: Final = r"can not contain '.', '*', '>', '\', '/'"

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamConfig
-from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
+from jetraft.store.model.validation.sourcing import asks_to_read, is_upgraded, upgraded
 
 READER = ConsumerConfig(
     name="r",

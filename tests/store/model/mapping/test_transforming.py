@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from jetraft.store.model.transforming import transform_between, transformed
-from jetraft.store.model.transforms import TransformError
+from jetraft.store.model.mapping.transforming import transform_between, transformed
+from jetraft.store.model.mapping.transforms import TransformError
 
 
 def made(source: str, destination: str, subject: bytes) -> bytes | None:

@@ -18,16 +18,16 @@ from jetraft.store.model.config import (
     StreamSource,
     SubjectTransform,
 )
-from jetraft.store.model.errors import ApiError
-from jetraft.store.model.gojson import BODY_BYTES_MAX, DEPTH_MAX, VALUES_MAX, Object, parse_values
-from jetraft.store.model.gosyntax import explain_json
-from jetraft.store.model.jsoncodec import (
+from jetraft.store.model.encoding.gojson import BODY_BYTES_MAX, DEPTH_MAX, VALUES_MAX, Object, parse_values
+from jetraft.store.model.encoding.jsoncodec import (
     decode_base64,
     encode,
     encode_base64,
     is_empty_request,
     is_object_or_array,
 )
+from jetraft.store.model.errors import ApiError
+from jetraft.store.model.gosyntax import explain_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

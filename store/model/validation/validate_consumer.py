@@ -23,9 +23,6 @@ from jetraft.store.model.config import (
     RetentionPolicy,
     StreamConfig,
 )
-from jetraft.store.model.consumer_checks import check_consumer
-from jetraft.store.model.consumer_defaults import with_defaults
-from jetraft.store.model.consumer_filters import WIDTH_MAX, ConsumerFilters, takes_messages
 from jetraft.store.model.limits import (
     INACTIVE_THRESHOLD_DEFAULT_NS,
     NAME_BYTES_MAX,
@@ -33,6 +30,9 @@ from jetraft.store.model.limits import (
     ServerLimits,
 )
 from jetraft.store.model.subject import EVERYTHING, has_path_separator
+from jetraft.store.model.validation.consumer_checks import check_consumer
+from jetraft.store.model.validation.consumer_defaults import with_defaults
+from jetraft.store.model.validation.consumer_filters import WIDTH_MAX, ConsumerFilters, takes_messages
 from jetraft.store.model.versioning import stored_consumer
 
 

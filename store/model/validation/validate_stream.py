@@ -33,6 +33,7 @@ from jetraft.store.model.limits import (
     REPLICAS_MAX,
     ServerLimits,
 )
+from jetraft.store.model.mapping.subject_pairs import TooManyComparisonsError, find_pair
 from jetraft.store.model.subject import (
     EVERYTHING,
     captures_jetstream_space,
@@ -42,8 +43,7 @@ from jetraft.store.model.subject import (
     valid_asset_name,
     valid_subject,
 )
-from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
-from jetraft.store.model.validate_origins import check_origins, check_republish, check_subject_transform
+from jetraft.store.model.validation.validate_origins import check_origins, check_republish, check_subject_transform
 from jetraft.store.model.versioning import stored_stream
 
 _UNLIMITED_WHEN_UNSET = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.store.model.transforms import (
+from jetraft.store.model.mapping.transforms import (
     PieceKind,
     TransformError,
     TransformPiece,

@@ -9,8 +9,8 @@ Pure: what `random` draws is handed in.
 from collections.abc import Callable
 from typing import Final
 
+from jetraft.store.model.mapping.transforms import PieceKind, Transform, TransformPiece, parse_transform
 from jetraft.store.model.subject import EVERYTHING, matches, tokens
-from jetraft.store.model.transforms import PieceKind, Transform, TransformPiece, parse_transform
 
 SEPARATOR: Final = b"."
 SUBJECT_BYTES_MAX: Final = 0xFFFF  # a record says how long its subject is in 16 bits

@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-from jetraft.store.model.fields import DecodeError
-from jetraft.store.model.gojson import Object
+from jetraft.store.model.encoding.fields import DecodeError
+from jetraft.store.model.encoding.gojson import Object
 
 ITEMS_MAX: Final = 3_000  # a subject takes 5 us until the stream is there: 15 ms, below the 20 of `make bench-scaling`
 LARGE_BYTES: Final = 16 * 1024  # what is parsed in a millisecond

@@ -5,7 +5,7 @@ nats-server's rules), then checks that need the other assets.
 """
 
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
-from jetraft.store.model.validate_consumer import (
+from jetraft.store.model.validation.validate_consumer import (
     CreateForm,
     check_consumer_action,
     check_consumer_create_request,
@@ -13,7 +13,7 @@ from jetraft.store.model.validate_consumer import (
     check_consumer_update,
     normalise_consumer,
 )
-from jetraft.store.model.validate_stream import (
+from jetraft.store.model.validation.validate_stream import (
     check_stream_create_request,
     check_stream_update,
     check_stream_update_request,

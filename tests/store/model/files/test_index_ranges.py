@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from jetraft.store.ledger.ledger_records import Born, GroupState
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 BLOCKS = 30_000
 SPENT_S_MAX = 1.0  # it was 3 s of the event loop when each block was held against each range

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.store.model import jsoncodec
-from jetraft.store.model.body_items import ITEMS_MAX, ITEMS_OF, LARGE_BYTES, check_items, check_large
 from jetraft.store.model.config import StreamConfigRequest
+from jetraft.store.model.encoding import jsoncodec
+from jetraft.store.model.encoding.body_items import ITEMS_MAX, ITEMS_OF, LARGE_BYTES, check_items, check_large
+from jetraft.store.model.encoding.fields import DecodeError
+from jetraft.store.model.encoding.gojson import Object, one_value
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.fields import DecodeError
-from jetraft.store.model.gojson import Object, one_value
 
 KEYS = st.sampled_from(["subjects", "Sources", "subject_transforms", "metadata", "x"])
 VALUES = st.recursive(

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
-from jetraft.store.model.gojson import Number, Object, kind_name, quote
+from jetraft.store.model.encoding.gojson import Number, Object, kind_name, quote
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import ZERO_TIME_NS, explain_time, format_time, parse_time
 

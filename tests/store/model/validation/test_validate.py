@@ -13,9 +13,9 @@ from jetraft.store.model.config import (
     RetentionPolicy,
     StreamConfig,
 )
-from jetraft.store.model.consumer_filters import rivals_in
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.validate import (
+from jetraft.store.model.validation.consumer_filters import rivals_in
+from jetraft.store.model.validation.validate import (
     ServerLimits,
     check_consumer_fits,
     normalise_consumer,

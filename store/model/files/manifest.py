@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.model import index_ranges
+from jetraft.store.model.files import index_ranges
 
 _HEAD: Final = struct.Struct("<QQI")  # index, term, parts
 _PART: Final = struct.Struct("<QQQQQ")

@@ -10,20 +10,20 @@ from typing import Final, Self, TypeVar
 import orjson
 
 from jetraft.store.model import errors
-from jetraft.store.model.fields import DecodeError, decode_object, encode_object, known_fields, mismatch
-from jetraft.store.model.gojson import JsonSyntaxError, Object, one_value, parse_values, values_of
+from jetraft.store.model.encoding.fields import DecodeError, decode_object, encode_object, known_fields, mismatch
+from jetraft.store.model.encoding.gojson import JsonSyntaxError, Object, one_value, parse_values, values_of
 
 T = TypeVar("T")
 
 
 def _check_asked(value: Object) -> None:
-    from jetraft.store.model.body_items import check_items  # noqa: PLC0415  (no start decodes what a client asks)
+    from jetraft.store.model.encoding.body_items import check_items  # noqa: PLC0415  (no start decodes what a client asks)
 
     check_items(value)
 
 
 def _check_large(body: bytes) -> None:
-    from jetraft.store.model.body_items import check_large  # noqa: PLC0415  (as above)
+    from jetraft.store.model.encoding.body_items import check_large  # noqa: PLC0415  (as above)
 
     check_large(body)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.store.model.store_age import (
+from jetraft.store.model.files.store_age import (
     FORMER_MAX,
     STARTS_MAX,
     KnownAge,
