@@ -302,6 +302,6 @@ def build_options(settings: Settings) -> Options:
     )
     if not options.default_js_domain:
         return options
-    from jetraft.api.config.js_domains import with_domains  # noqa: PLC0415  few servers have one
+    from jetraft.api.config.accounts.js_domains import with_domains  # noqa: PLC0415  few servers have one
 
     return with_domains(options, dict(options.default_js_domain))
