@@ -89,6 +89,17 @@ cdef void shade(plane_t* plane, sub_t* sub, stream_import_t* by, bint begins) no
         add_shadows_of(plane, sub, by, subject, n)
 
 
+cdef void shade_all(plane_t* plane, conn_t* conn, acct_t* acct, stream_import_t* by, bint begins) noexcept nogil:
+    """Give or end the shadows of every subscription of a connection, if the account is its own."""
+    cdef uint32_t i
+    cdef sub_t* sub
+    for i in range(conn.bucket_count if conn.acct == acct else 0):
+        sub = conn.buckets[i]
+        while sub != NULL:
+            shade(plane, sub, by, begins)
+            sub = sub.next_in_bucket
+
+
 cdef char* copied(bytes text) except NULL:
     cdef char* made = <char*>malloc(PyBytes_GET_SIZE(text) + 1)
     if made == NULL:
@@ -294,24 +305,13 @@ cdef class Exchange(Leafs):
 
     cdef void _shade(self, acct_t* acct, stream_import_t* by, bint begins):
         """Give all subscriptions of an account the shadows of an import, or end these."""
-        cdef uint32_t i, j
-        cdef conn_t* conn
+        cdef uint32_t i
         cdef sink_t* sink
         cdef sub_t* sub
         for i in range(self.p.conns.count):
-            conn = <conn_t*>self.p.conns.items[i]
-            for j in range(conn.bucket_count if conn.acct == acct else 0):
-                sub = conn.buckets[j]
-                while sub != NULL:
-                    shade(&self.p, sub, by, begins)
-                    sub = sub.next_in_bucket
+            shade_all(&self.p, <conn_t*>self.p.conns.items[i], acct, by, begins)
         for i in range(0 if begins else self.p.ending_conns.count):     # closed, but not without subscriptions yet
-            conn = <conn_t*>self.p.ending_conns.items[i]
-            for j in range(conn.bucket_count if conn.acct == acct else 0):
-                sub = conn.buckets[j]
-                while sub != NULL:
-                    shade(&self.p, sub, by, False)
-                    sub = sub.next_in_bucket
+            shade_all(&self.p, <conn_t*>self.p.ending_conns.items[i], acct, by, False)
         for i in range(self.p.sinks.count):
             sink = <sink_t*>self.p.sinks.items[i]
             sub = sink.subs if sink.acct == acct else NULL

@@ -1,13 +1,14 @@
-"""The queue groups of all subjects by node and name: a linear hash table, as that of _sids.pyx.
+"""The queue groups of all subjects by node and name, in a table that grows by a bucket with each (_linear.pxd).
 
 A subject may have as many groups as a client makes names for. A list of them was gone through for each subscription: the
 end of 20,000 took 0.3 s, and four times that for twice as many.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, malloc, realloc
+from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy
 
+from jetraft.api.plane._linear cimport one_bucket_more
 from jetraft.api.plane._types cimport node_t, plane_t, queue_t
 from jetraft.store.model._keyed_hash cimport keyed_hash
 
@@ -50,21 +51,13 @@ cdef queue_t* find_queue(plane_t* plane, node_t* node, const char* name, Py_ssiz
 
 cdef bint add_bucket(plane_t* plane) noexcept nogil:
     """One bucket more, with its part of what is in another one; False: no memory."""
-    cdef uint32_t added = plane.queue_buckets, cap
-    cdef queue_t** buckets
+    cdef uint32_t added = plane.queue_buckets
     cdef queue_t** link
     cdef queue_t* queue
-    if added == plane.queue_buckets_cap:
-        cap = plane.queue_buckets_cap * 2 if plane.queue_buckets_cap else QUEUES_START
-        buckets = <queue_t**>realloc(plane.queues, cap * sizeof(queue_t*))
-        if buckets == NULL:
-            return False
-        plane.queues = buckets
-        plane.queue_buckets_cap = cap
-    plane.queues[added] = NULL
-    plane.queue_buckets = added + 1
-    if added > plane.queue_mask:
-        plane.queue_mask = plane.queue_mask * 2 + 1
+    if not one_bucket_more(
+        <void***>&plane.queues, &plane.queue_buckets, &plane.queue_buckets_cap, &plane.queue_mask, QUEUES_START
+    ):
+        return False
     if added == 0:
         return True
     link = &plane.queues[added & (plane.queue_mask >> 1)]

@@ -1,17 +1,13 @@
-"""The subscriptions of one connection by their ids: linear hashing, which grows by a bucket with each subscription.
-
-To distribute a million over twice as many buckets at once would take 50 ms, since each of them has to be read.
-Source: W. Litwin, Linear hashing: a new tool for file and table addressing, VLDB 1980.
-"""
+"""The subscriptions of one connection by their ids, in a table that grows by a bucket with each (_linear.pxd)."""
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport realloc
 from libc.string cimport memcmp
 
+from jetraft.api.plane._linear cimport one_bucket_more
 from jetraft.api.plane._types cimport conn_t, sid_of, sub_t
 
 cdef enum:
-    SIDS_START = 8          # places for buckets, which double when they are taken: the kernel moves large ones
+    SIDS_START = 8          # places for buckets, which double when they are taken
 
 
 cdef sub_t* find_sid(conn_t* conn, const char* sid, Py_ssize_t n, uint64_t h) noexcept nogil:
@@ -28,21 +24,13 @@ cdef sub_t* find_sid(conn_t* conn, const char* sid, Py_ssize_t n, uint64_t h) no
 
 cdef bint add_bucket(conn_t* conn) noexcept nogil:
     """One bucket more, with its part of what is in another one; False: no memory."""
-    cdef uint32_t added = conn.bucket_count, cap
-    cdef sub_t** buckets
+    cdef uint32_t added = conn.bucket_count
     cdef sub_t** link
     cdef sub_t* sub
-    if added == conn.bucket_cap:
-        cap = conn.bucket_cap * 2 if conn.bucket_cap else SIDS_START
-        buckets = <sub_t**>realloc(conn.buckets, cap * sizeof(sub_t*))
-        if buckets == NULL:
-            return False
-        conn.buckets = buckets
-        conn.bucket_cap = cap
-    conn.buckets[added] = NULL
-    conn.bucket_count = added + 1
-    if added > conn.bucket_mask:
-        conn.bucket_mask = conn.bucket_mask * 2 + 1
+    if not one_bucket_more(
+        <void***>&conn.buckets, &conn.bucket_count, &conn.bucket_cap, &conn.bucket_mask, SIDS_START
+    ):
+        return False
     if added == 0:
         return True
     link = &conn.buckets[added & (conn.bucket_mask >> 1)]
