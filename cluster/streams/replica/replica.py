@@ -26,6 +26,7 @@ from jetraft.cluster.streams.gets.asked import message_asked_for
 from jetraft.cluster.streams.gets.direct import DirectGets
 from jetraft.cluster.streams.mandate import Evidence, Mandate
 from jetraft.cluster.streams.replica.desired import with_desired
+from jetraft.cluster.streams.replica.forgotten import ForgottenMessages
 from jetraft.cluster.streams.replica.group_views import (
     CONSUMERS_TOLD_MAX,
     announce_consumers,
@@ -37,6 +38,7 @@ from jetraft.cluster.streams.replica.loss_news import LossNews
 from jetraft.cluster.streams.replica.removals import deletion_of, purge_of
 from jetraft.cluster.streams.replica.stream_infos import stream_info
 from jetraft.cluster.streams.replica.surplus import Surplus
+from jetraft.cluster.streams.replica.term_fence import TermFence
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.freshness import ENDLESS_NS, Freshness
@@ -110,9 +112,7 @@ class StreamReplica:
         self.restoration: Restoration | None = None  # while it leads and is being restored
         self._reshaper: Reshaper | None = None
         self._retired = False
-        # Members have forgotten messages which this one may not have: all of them? Until an entry says so.
-        self._to_tell: bool | None = None
-        self._is_telling = False  # that entry is on its way
+        self._forgotten = ForgottenMessages(site, self.machine)
         self._proposed_revision = 0  # of the configuration that is on its way
         self._surplus: Surplus | None = None  # what goes before it, in this term of leadership
         self._remains: TimerHandle | None = None  # frees memory that a removal has left, a part in each turn
@@ -124,8 +124,7 @@ class StreamReplica:
         self._mandate = Mandate(self._freshness, lapsed=self.weigh)
         self._direct = DirectGets(site, self.machine, config.name, mandate=self._mandate, row=assignment, taken=self)
         self._lapse: TimerHandle | None = None  # looks again when reads may be over
-        self._fenced_term = 0  # in which this replica led and lost its mandate
-        self._fence: object = None  # the entry that is waited for since, to lead again in that term
+        self._fence = TermFence(passed=self._lead)
 
     @classmethod
     def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
@@ -384,7 +383,7 @@ class StreamReplica:
 
     def note_forgotten(self, *, by_all: bool = False) -> None:
         """Members have forgotten messages that this one may not have: write that into the log, when it leads."""
-        self._to_tell = by_all or bool(self._to_tell)
+        self._forgotten.note(by_all=by_all)
         self._tell_forgotten()
 
     def retire(self) -> None:
@@ -418,7 +417,7 @@ class StreamReplica:
     def became_leader(self, _term: int) -> None:
         """Make sure that the configuration is in the log, then lead."""
         if self.machine.config is None and self._site.has_begun_empty(self.group.group_id):
-            self._to_tell = True
+            self._forgotten.note(by_all=True)
         self._propose_config()
         self._tell_forgotten()
         self._lead()
@@ -500,8 +499,8 @@ class StreamReplica:
             return
         if self.machine.config is None or not self.group.is_leader:
             return
-        if self._fenced_term == self.group.term:
-            self._wait_at_fence()
+        if self._fence.is_closed(self.group.term):
+            self._fence.wait(self.group)
             return
         self._end_restoration()
         if is_marked(self.machine.config):
@@ -550,23 +549,9 @@ class StreamReplica:
             self._log_ended(STREAM_LEADER_ENDED, "it was deleted")
         else:
             self._log_ended(STREAM_LEADER_LOST, str(self.statistics().mandate.why_not))
-        self._fenced_term, self._fence = self.group.term, None
+        self._fence.close(self.group.term)
         self._end_leadership(is_removed=is_removed)
         self._changed()
-
-    def _wait_at_fence(self) -> None:
-        """Lead again in a term when all that was proposed in it before is applied: admission begins behind that."""
-        if self._fence is None:
-            self._fence = fence = object()
-            self.group.propose(Proposal(kind=Kind.NOOP), partial(self._passed, fence))
-
-    def _passed(self, fence: object, outcome: Outcome, _result: object) -> None:
-        if fence is not self._fence:
-            return
-        self._fence = None
-        if outcome is Outcome.OK:
-            self._fenced_term = 0
-            self._lead()
 
     def _weigh_reads(self) -> None:
         """Be in the queue group of direct gets while they may be answered; look again when that may be over."""
@@ -665,21 +650,7 @@ class StreamReplica:
         return command if isinstance(command, commands.SetConfig) or machine.config != row.config else None
 
     def _tell_forgotten(self) -> None:
-        """Write down that messages were forgotten, if that is to be told and is not on its way."""
-        if self._to_tell is None or self._is_telling or not self.group.is_leader:
-            return
-        by_all, level = self._to_tell, self.machine.level(self._site.level_in_use())
-        note = commands.at_level(commands.NoteForgotten(self._site.clock.unix_ns(), by_all), level)
-        if note is not None:  # else other members do not know of it: it waits until they do
-            self._is_telling = True
-            self.group.propose(_proposal(note), partial(self._told_forgotten, by_all))
-
-    def _told_forgotten(self, by_all: bool, outcome: Outcome, _result: object) -> None:  # noqa: FBT001  (a callback's)
-        self._is_telling = False
-        if outcome is Outcome.OK and self._to_tell == by_all:
-            self._to_tell = None
-        elif outcome is Outcome.OK:
-            self._tell_forgotten()  # that all have forgotten, which was learnt meanwhile
+        self._forgotten.tell(self.group)
 
     def _leading(self) -> StreamLeadership:
         if self._leadership is None:
