@@ -5,7 +5,7 @@ certificates stays empty where none are asked for. Texts of errors are nats-serv
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from jetraft.api.config.blocks import Apply, apply_all, put
 from jetraft.api.config.gotypes import go_type
@@ -26,7 +26,7 @@ TPM_MISSING: Final = "Can't start JetStream: TPM functionality is not supported 
 def empty(name: str) -> Apply:
     """A block that is served as long as nothing is in it."""
 
-    def apply(_settings: Settings, value: Any) -> None:
+    def apply(_settings: Settings, value: object) -> None:
         if not isinstance(value, Table):
             raise OptionsError(f"Expected {name} to be a map, got {go_type(value)}")
         if value.given(()):
@@ -35,7 +35,7 @@ def empty(name: str) -> Apply:
     return apply
 
 
-def ocsp(_settings: Settings, value: Any) -> None:
+def ocsp(_settings: Settings, value: object) -> None:
     """`false`, or `{ mode: never }`."""
     if not isinstance(value, bool | Table):
         raise OptionsError(f"error parsing ocsp config: unsupported type {go_type(value)}")
@@ -44,13 +44,13 @@ def ocsp(_settings: Settings, value: Any) -> None:
         raise OptionsError('"ocsp" is not served by jetraft yet')
 
 
-def ocsp_cache(_settings: Settings, value: Any) -> None:
+def ocsp_cache(_settings: Settings, value: object) -> None:
     """Any: what would fill it is refused."""
     if not isinstance(value, bool | Table):
         raise OptionsError(f"error parsing tags: unsupported type {go_type(value)}")
 
 
-def tpm(_settings: Settings, value: Any) -> None:
+def tpm(_settings: Settings, value: object) -> None:
     """A TPM that keeps the key of the store: nats-server has it on Windows alone, and says so in these words."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected a map to define JetStreamLimits, got {go_type(value)}")
@@ -60,7 +60,7 @@ def tpm(_settings: Settings, value: Any) -> None:
         raise OptionsError(TPM_MISSING)
 
 
-def prof_port(_settings: Settings, value: Any) -> None:
+def prof_port(_settings: Settings, value: object) -> None:
     """A port for profiles of Go, or 0 for none."""
     if integer("prof_port", value):
         raise OptionsError('"prof_port" is not served by jetraft yet')

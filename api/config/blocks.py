@@ -22,7 +22,7 @@ class PlacedError(OptionsError):
 def put(setting: str, convert: Callable[[str, Any], Any], key: str | None = None) -> Apply:
     """A key that is one setting; `key` is how the file spells it, where that differs."""
 
-    def apply(settings: Settings, value: Any) -> None:
+    def apply(settings: Settings, value: object) -> None:
         settings[setting] = convert(key or setting, value)
 
     return apply
@@ -31,7 +31,7 @@ def put(setting: str, convert: Callable[[str, Any], Any], key: str | None = None
 def put_address(host: str, port: str) -> Apply:
     """A key that is `host:port`, where the host may be left out."""
 
-    def apply(settings: Settings, value: Any) -> None:
+    def apply(settings: Settings, value: object) -> None:
         given_host, settings[port] = host_port(value)
         if given_host:
             settings[host] = given_host
@@ -44,7 +44,7 @@ def spelled(apply: Apply, *keys: str) -> dict[str, Apply]:
     return dict.fromkeys(keys, apply)
 
 
-def apply_all(name: str, value: Any, keys: Mapping[str, Apply], settings: Settings) -> None:
+def apply_all(name: str, value: object, keys: Mapping[str, Apply], settings: Settings) -> None:
     """Apply every key of a block but variables. Raises PlacedError at the first that is wrong."""
     block = table(name, value)
     for key, given in block.given(keys):
@@ -57,7 +57,7 @@ def apply_all(name: str, value: Any, keys: Mapping[str, Apply], settings: Settin
             raise PlacedError(f"{block.place(key)}: {error}") from error
 
 
-def refuse(name: str, key: str, _settings: Settings, _value: Any) -> None:
+def refuse(name: str, key: str, _settings: Settings, _value: object) -> None:
     """Say that a key of a block is not served, or is unknown."""
     within = f" in {name}" if name else ""
     if key.lower() in NOT_SERVED.get(name, ()):

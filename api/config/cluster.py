@@ -1,7 +1,6 @@
 """The `cluster` block: where peers are, what they prove, and what goes over the links between them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from jetraft.api.config import without_effect
 from jetraft.api.config.accounts.authorization import permissions, route_permissions
@@ -25,7 +24,7 @@ UNCOMPRESSED = "Cluster compression has no effect: links between nodes are not c
 UNVERIFIED = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
 
 
-def cluster(settings: Settings, value: Any) -> None:
+def cluster(settings: Settings, value: object) -> None:
     """All of it."""
     apply_all("cluster", value, CLUSTER, settings)
 
@@ -36,7 +35,7 @@ def warnings(options: ClusterOptions) -> list[str]:
     return found + ([UNVERIFIED] if options.tls is not None and options.tls.insecure else [])
 
 
-def cluster_authorization(settings: Settings, value: Any) -> None:
+def cluster_authorization(settings: Settings, value: object) -> None:
     """The secret that peers have to prove."""
     found: Settings = {}
     keys = {
@@ -51,28 +50,28 @@ def cluster_authorization(settings: Settings, value: Any) -> None:
     settings["cluster_secret"] = f"{found.get('user', '')}:{found.get('password', '')}"
 
 
-def cluster_tls(settings: Settings, value: Any) -> None:
+def cluster_tls(settings: Settings, value: object) -> None:
     """Mutual TLS between nodes."""
     from jetraft.api.config.cluster_tls import cluster_tls as read  # noqa: PLC0415  only clusters with TLS pay for it
 
     read(settings, value)
 
 
-def list_of_texts(key: str, value: Any) -> tuple[str, ...]:
+def list_of_texts(key: str, value: object) -> tuple[str, ...]:
     """A list of strings, which one string alone is not."""
     if not isinstance(value, list):
         raise wrong_type(value, "[]interface {}")
     return texts(key, value)
 
 
-def bulk_rate(settings: Settings, value: Any) -> None:
+def bulk_rate(settings: Settings, value: object) -> None:
     """The limit for snapshots and repairs to each peer, in bytes per second."""
     settings["bulk_bytes_per_s"] = integer("bulk_rate", value)
     if settings["bulk_bytes_per_s"] <= 0:
         raise OptionsError(f"cluster: bulk_rate must be positive, got {settings['bulk_bytes_per_s']}")
 
 
-def listen(key: str, value: Any) -> str:
+def listen(key: str, value: object) -> str:
     """An address as text; a port alone may be a number."""
     host_port(value)
     return f":{integer(key, value)}" if isinstance(value, int) else text(key, value)

@@ -5,8 +5,6 @@ Links speak TLS 1.3 and nothing older, and both ends always show a certificate, 
 changes nothing either, as a handshake has a deadline of its own; what is for listeners of clients is passed over.
 """
 
-from typing import Any
-
 from jetraft.api.config.settings import OptionsError, Settings
 from jetraft.api.config.tls import KEYS, Found, Read, boolean, tls_options
 from jetraft.api.options.options import ClusterTls
@@ -14,14 +12,14 @@ from jetraft.api.options.options import ClusterTls
 KNOWN_URLS = "verify_cert_and_check_known_urls"
 
 
-def unmapped(_found: Found, key: str, value: Any) -> None:
+def unmapped(_found: Found, key: str, value: object) -> None:
     """Certificates that name the user of routes: there is one secret, and no user."""
     boolean({}, key, value)
     if value:
         raise OptionsError(f'"{key}" in cluster.tls is not served by jetraft yet')
 
 
-def cluster_tls(settings: Settings, value: Any) -> None:
+def cluster_tls(settings: Settings, value: object) -> None:
     """The block. Raises OptionsError for what weakens a link when it is passed over."""
     asked: Found = {}
     own: dict[str, Read] = {

@@ -13,7 +13,7 @@ from jetraft.store.model.gotime import format_duration
 THRESHOLDS: Final = ("rtt_thresholds", "thresholds", "rtts", "rtt")
 
 
-def compression(settings: Settings, value: Any) -> None:
+def compression(settings: Settings, value: object) -> None:
     """The wish of this server. Raises OptionsError with nats-server's text."""
     mode: Any = value
     rtts_ns: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ def compression(settings: Settings, value: Any) -> None:
         raise OptionsError(str(error)) from None
 
 
-def compression_of_links(settings: Settings, value: Any) -> None:
+def compression_of_links(settings: Settings, value: object) -> None:
     """Links between nodes are not compressed: the value is checked, and a start warns of one that asks for it."""
     found: Settings = {}
     compression(found, value)

@@ -22,7 +22,7 @@ from jetraft.store.model.validation.validate import check_stream_create_request,
 DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl", "inactive_threshold"})
 
 
-def streams(settings: Settings, value: Any) -> None:
+def streams(settings: Settings, value: object) -> None:
     """The list of blocks. Raises OptionsError."""
     if not isinstance(value, list) or not all(isinstance(one, Table) for one in value):
         raise OptionsError("streams: expected a list of blocks")
@@ -50,7 +50,7 @@ def _stream(block: dict[str, Any]) -> DeclaredStream:
     return DeclaredStream(account=account, name=config.name, body=body)
 
 
-def _plain(value: Any, key: str = "") -> Any:
+def _plain(value: object, key: str = "") -> Any:
     """The same as JSON, durations as nanoseconds."""
     if isinstance(value, dict):
         return {name: _plain(one, name) for name, one in value.items()}

@@ -1,7 +1,5 @@
 """`feature_flags`: switches of nats-server 2.15. One that would differ from jetraft's only way is refused by name."""
 
-from typing import Any
-
 from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
@@ -9,7 +7,7 @@ from jetraft.api.config.settings import OptionsError
 from jetraft.api.options.feature_flags import DEFAULTS, OF_NO_EFFECT
 
 
-def feature_flags(_key: str, value: Any) -> tuple[tuple[str, bool], ...]:
+def feature_flags(_key: str, value: object) -> tuple[tuple[str, bool], ...]:
     """Flags by name. Others than nats-server's have no effect there, and none here."""
     if not isinstance(value, Table):
         raise OptionsError(f"error parsing feature flags: unsupported type {go_type(value)}")

@@ -8,7 +8,6 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jetraft.api.config import asks_nothing, queues, without_effect
 from jetraft.api.config.accounts.accounts import accounts
@@ -45,7 +44,7 @@ DOMAIN_BYTES_MAX = 255  # api/plane: plane_t.domain
 CONFIG_BYTES_MAX = 4 * 1024 * 1024  # the file is read into memory; nats-server has no limit
 
 
-def lame_duck_duration_ns(_key: str, value: Any) -> int:
+def lame_duck_duration_ns(_key: str, value: object) -> int:
     """How long lame duck mode takes: half a minute or more."""
     found_ns = go_duration_ns("lame_duck_duration", value)
     if found_ns < SHORTEST_LAME_DUCK_NS:
@@ -54,7 +53,7 @@ def lame_duck_duration_ns(_key: str, value: Any) -> int:
     return found_ns
 
 
-def lame_duck_grace_period_ns(_key: str, value: Any) -> int:
+def lame_duck_grace_period_ns(_key: str, value: object) -> int:
     """How long it waits first."""
     found_ns = go_duration_ns("lame_duck_grace_period", value)
     if found_ns < 0:
@@ -62,12 +61,12 @@ def lame_duck_grace_period_ns(_key: str, value: Any) -> int:
     return found_ns
 
 
-def period_ns(key: str, value: Any) -> int | None:
+def period_ns(key: str, value: object) -> int | None:
     """A duration in nanoseconds, or None for `off`, which the grammar reads as false."""
     return None if value is False or str(value).lower() == "off" else duration_ns(key, value)
 
 
-def scrub(settings: Settings, value: Any) -> None:
+def scrub(settings: Settings, value: object) -> None:
     """`scrub { period, rate, compare }`, unknown to nats-server: durations or `off`; rate in bytes per second."""
     keys = {
         "period": put("scrub_period_ns", period_ns, "period"),
@@ -80,20 +79,20 @@ def scrub(settings: Settings, value: Any) -> None:
         raise OptionsError("jetstream.scrub: period, rate and compare must be positive, or times off")
 
 
-def sync_interval(_settings: Settings, value: Any) -> None:
+def sync_interval(_settings: Settings, value: object) -> None:
     """Checked and ignored: every acknowledgement waits for its fsync, as with `always`."""
     if value != "always":
         duration_ns("sync_interval", value)
 
 
-def store_dir(settings: Settings, value: Any) -> None:
+def store_dir(settings: Settings, value: object) -> None:
     """The directory of JetStream; in its block or at the top, and once. Raises OptionsError."""
     if settings.get("store_dir"):
         raise OptionsError("Duplicate 'store_dir' configuration")
     settings["store_dir"] = text("store_dir", value)
 
 
-def per_address(settings: Settings, value: Any) -> None:
+def per_address(settings: Settings, value: object) -> None:
     """How many connections of an address may be on their way to a login; 0: any number."""
     count = integer("max_unauthenticated_per_address", value)
     if count < 0:
@@ -101,7 +100,7 @@ def per_address(settings: Settings, value: Any) -> None:
     settings["max_unauthenticated_per_address"] = count
 
 
-def closed_clients(settings: Settings, value: Any) -> None:
+def closed_clients(settings: Settings, value: object) -> None:
     """How many connections that have ended are shown; 0: the default, as in nats-server."""
     count = integer("max_closed_clients", value)
     if not 0 <= count <= CLOSED_CLIENTS_MAX:
@@ -109,7 +108,7 @@ def closed_clients(settings: Settings, value: Any) -> None:
     settings["max_closed_clients"] = count or None
 
 
-def jetstream(settings: Settings, value: Any) -> None:
+def jetstream(settings: Settings, value: object) -> None:
     """`jetstream: enabled`, `jetstream: true` or a block."""
     if isinstance(value, bool):
         settings["jetstream"] = value
@@ -122,14 +121,14 @@ def jetstream(settings: Settings, value: Any) -> None:
         apply_all("jetstream", value, JETSTREAM, settings)
 
 
-def tls(settings: Settings, value: Any) -> None:
+def tls(settings: Settings, value: object) -> None:
     """TLS for clients: the block, its files looked at."""
     from jetraft.api.config.tls import tls as read  # noqa: PLC0415  only servers with TLS pay for it
 
     read(settings, value)
 
 
-def leafnodes(settings: Settings, value: Any) -> None:
+def leafnodes(settings: Settings, value: object) -> None:
     """Leaf nodes and hubs."""
     from jetraft.api.config.leafnodes import leafnodes as read  # noqa: PLC0415  only servers with leaf nodes pay for it
 
@@ -139,7 +138,7 @@ def leafnodes(settings: Settings, value: Any) -> None:
 def of_operators(name: str) -> Apply:
     """A key of operator mode; `name` is the function in config/accounts/operators.py that reads it."""
 
-    def apply(settings: Settings, value: Any) -> None:
+    def apply(settings: Settings, value: object) -> None:
         from jetraft.api.config.accounts import operators  # noqa: PLC0415  only servers with operators pay for it
 
         getattr(operators, name)(settings, value)
@@ -150,7 +149,7 @@ def of_operators(name: str) -> Apply:
 def of_resolvers(name: str) -> Apply:
     """The same for config/accounts/resolvers.py."""
 
-    def apply(settings: Settings, value: Any) -> None:
+    def apply(settings: Settings, value: object) -> None:
         from jetraft.api.config.accounts import resolvers  # noqa: PLC0415  only servers with operators pay for it
 
         getattr(resolvers, name)(settings, value)
@@ -158,42 +157,42 @@ def of_resolvers(name: str) -> Apply:
     return apply
 
 
-def proxies(settings: Settings, value: Any) -> None:
+def proxies(settings: Settings, value: object) -> None:
     """Which proxies may speak for clients."""
     from jetraft.api.config.accounts.proxies import proxies as read  # noqa: PLC0415  few servers have one
 
     read(settings, value)
 
 
-def websocket(settings: Settings, value: Any) -> None:
+def websocket(settings: Settings, value: object) -> None:
     """The listener for WebSocket."""
     from jetraft.api.config.websocket import websocket as read  # noqa: PLC0415  only servers with WebSocket pay for it
 
     read(settings, value)
 
 
-def cluster(settings: Settings, value: Any) -> None:
+def cluster(settings: Settings, value: object) -> None:
     """Peers."""
     from jetraft.api.config.cluster import cluster as read  # noqa: PLC0415  only members of a cluster pay for it
 
     read(settings, value)
 
 
-def http_gateway(settings: Settings, value: Any) -> None:
+def http_gateway(settings: Settings, value: object) -> None:
     """The listener for HTTP publishes."""
     from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
 
     read(settings, value)
 
 
-def streams(settings: Settings, value: Any) -> None:
+def streams(settings: Settings, value: object) -> None:
     """Streams that are made at the start."""
     from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
 
     read(settings, value)
 
 
-def domain(key: str, value: Any) -> str:
+def domain(key: str, value: object) -> str:
     """The name of a domain: one token of a subject."""
     name = text(key, value)
     if not name.isprintable() or set(name) & set(" .*>") or len(name.encode()) > DOMAIN_BYTES_MAX:
@@ -229,7 +228,7 @@ JETSTREAM: Mapping[str, Apply] = {
 def sub_tokens(key: str) -> Apply:
     """How many tokens the subject of a subscription may have, under one of the names of the key."""
 
-    def apply(settings: Settings, value: Any) -> None:
+    def apply(settings: Settings, value: object) -> None:
         found = integer(key, value)
         if found <= 0:
             raise OptionsError(f"{key} value can not be negative")
@@ -240,14 +239,14 @@ def sub_tokens(key: str) -> Apply:
     return apply
 
 
-def js_domains(key: str, value: Any) -> tuple[tuple[str, str], ...]:
+def js_domains(key: str, value: object) -> tuple[tuple[str, str], ...]:
     """`default_js_domain { account: domain }`."""
     if not isinstance(value, Table):
         raise OptionsError(f"error {key} config: unsupported type {go_type(value)}")
     return tuple((account, text(key, domain)) for account, domain in value.items())
 
 
-def tags(key: str, value: Any) -> tuple[str, ...]:
+def tags(key: str, value: object) -> tuple[str, ...]:
     """Tags in small letters, each once, as nats-server has them."""
     return tuple(dict.fromkeys(tag.strip().lower() for tag in texts(key, value)))
 

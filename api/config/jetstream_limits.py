@@ -3,8 +3,6 @@
 A value of zero or less is no limit, or the default of a batch, as in nats-server.
 """
 
-from typing import Any
-
 import attrs
 
 from jetraft.api.config.blocks import apply_all, put
@@ -13,7 +11,7 @@ from jetraft.api.config.values import go_duration_ns, integer
 from jetraft.store.model.limits import BatchLimits, ServerLimits
 
 
-def _batch(settings: Settings, value: Any) -> None:
+def _batch(settings: Settings, value: object) -> None:
     found: Settings = {}
     keys = {
         "max_inflight_per_stream": put("per_stream", integer, "max_inflight_per_stream"),
@@ -25,7 +23,7 @@ def _batch(settings: Settings, value: Any) -> None:
     settings["batch"] = attrs.evolve(BatchLimits(), **{name: number for name, number in found.items() if number > 0})
 
 
-def jetstream_limits(settings: Settings, value: Any) -> None:
+def jetstream_limits(settings: Settings, value: object) -> None:
     """The block, as a ServerLimits. Raises PlacedError."""
     found: Settings = {}
     keys = {

@@ -59,14 +59,14 @@ def remote_urls(_key: str, value: Any) -> tuple[RemoteUrl, ...]:
     return tuple(urls)
 
 
-def tls(settings: Settings, value: Any) -> None:
+def tls(settings: Settings, value: object) -> None:
     """TLS of the listener, or towards a hub; its files are looked at."""
     from jetraft.api.config.tls import checked, tls_options  # noqa: PLC0415  only servers with TLS pay for it
 
     settings["tls"] = checked(tls_options(value))
 
 
-def subject_list(key: str, value: Any) -> tuple[str, ...]:
+def subject_list(key: str, value: object) -> tuple[str, ...]:
     """Subjects that do not go over a connection."""
     return subjects(key, value, with_queues=False)
 
@@ -98,7 +98,7 @@ def remote(block: Any) -> RemoteOptions | None:
     return RemoteOptions(**found)
 
 
-def remotes(_key: str, value: Any) -> tuple[RemoteOptions, ...]:
+def remotes(_key: str, value: object) -> tuple[RemoteOptions, ...]:
     """All hubs. Raises OptionsError where two entries are the same."""
     if not isinstance(value, list):
         raise OptionsError("Expected remotes field to be an array")
@@ -112,7 +112,7 @@ def remotes(_key: str, value: Any) -> tuple[RemoteOptions, ...]:
     return tuple(found)
 
 
-def proxy(settings: Settings, value: Any) -> None:
+def proxy(settings: Settings, value: object) -> None:
     """`proxy { url, username, password, timeout }`."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected proxy to be a map, got {go_type(value)}")
@@ -158,7 +158,7 @@ def proxy_address(given: str) -> tuple[str, int]:
     return parts.hostname, port
 
 
-def cluster_migrate(settings: Settings, value: Any) -> None:
+def cluster_migrate(settings: Settings, value: object) -> None:
     """`true`, or `{ leader_migrate_delay }`; as in nats-server other keys of the block are passed over."""
     if not isinstance(value, bool | Table):
         raise OptionsError(f"Expected boolean or map for jetstream_cluster_migrate, got {go_type(value)}")

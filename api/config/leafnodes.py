@@ -26,7 +26,7 @@ OLDEST = (2, 8, 0)
 PORT_MAX = 65535
 
 
-def leafnodes(settings: Settings, value: Any) -> None:
+def leafnodes(settings: Settings, value: object) -> None:
     """All of it, as `settings["leafnodes"]`."""
     found: Settings = {}
     apply_all("leafnodes", value, LEAFNODES, found)
@@ -56,7 +56,7 @@ def leaf_user(block: Any) -> PasswordUser:
     )
 
 
-def leaf_users(_key: str, value: Any) -> tuple[PasswordUser, ...]:
+def leaf_users(_key: str, value: object) -> tuple[PasswordUser, ...]:
     """The list of them. Raises OptionsError for one that is there twice."""
     if not isinstance(value, list):
         raise OptionsError("Expected users field to be an array")
@@ -68,7 +68,7 @@ def leaf_users(_key: str, value: Any) -> tuple[PasswordUser, ...]:
     return users
 
 
-def leaf_nkey(key: str, value: Any) -> str:
+def leaf_nkey(key: str, value: object) -> str:
     """The public key that leaf nodes prove to have."""
     found = text(key, value)
     if public_user_key(found) is None:
@@ -76,7 +76,7 @@ def leaf_nkey(key: str, value: Any) -> str:
     return found
 
 
-def authorization(settings: Settings, value: Any) -> None:
+def authorization(settings: Settings, value: object) -> None:
     """`authorization { user, password, account, users [...], timeout }`."""
     found: Settings = {}
     keys: dict[str, Apply] = {
@@ -103,7 +103,7 @@ def authorization(settings: Settings, value: Any) -> None:
     settings["auth"] = {"auth": rules, "account": found.get("account", ""), **timeout}
 
 
-def min_version(_key: str, value: Any) -> tuple[int, int, int]:
+def min_version(_key: str, value: object) -> tuple[int, int, int]:
     """The oldest version of a leaf node."""
     match = VERSION.fullmatch(str(value))
     if match is None:
@@ -114,12 +114,12 @@ def min_version(_key: str, value: Any) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def reconnect_ns(key: str, value: Any) -> int:
+def reconnect_ns(key: str, value: object) -> int:
     """The time between two attempts."""
     return duration_ns(key, value)
 
 
-def port(key: str, value: Any) -> int:
+def port(key: str, value: object) -> int:
     """A port; -1: any free one."""
     found = integer(key, value)
     if not -1 <= found <= PORT_MAX:

@@ -29,43 +29,43 @@ def wrong(text: str) -> OptionsError:
     return OptionsError(f"error parsing tls config, {text}")
 
 
-def filename(found: Found, key: str, value: Any) -> None:
+def filename(found: Found, key: str, value: object) -> None:
     """A path."""
     if not isinstance(value, str):
         raise wrong(f"expected '{key}' to be filename")
     found[key] = value
 
 
-def boolean(found: Found, key: str, value: Any) -> None:
+def boolean(found: Found, key: str, value: object) -> None:
     """True or false."""
     if not isinstance(value, bool):
         raise wrong(f"expected '{key}' to be a boolean")
     found[key] = value
 
 
-def known_urls(_found: Found, key: str, value: Any) -> None:
+def known_urls(_found: Found, key: str, value: object) -> None:
     """A check of the peers' names that only links between servers can make."""
     boolean({}, key, value)
     if value:
         raise OptionsError("verify_cert_and_check_known_urls not supported in this context")
 
 
-def ignored(_found: Found, _key: str, _value: Any) -> None:
+def ignored(_found: Found, _key: str, _value: object) -> None:
     """Keys without a meaning for a server on this system."""
 
 
-def refused(_found: Found, key: str, value: Any) -> None:
+def refused(_found: Found, key: str, value: object) -> None:
     """Checks of certificates with their issuer over the network: refused, because passing over them lets people in."""
     if value:
         raise OptionsError(f'"{key}" in tls is not served by jetraft yet')
 
 
-def cert_store(_found: Found, _key: str, _value: Any) -> None:
+def cert_store(_found: Found, _key: str, _value: object) -> None:
     """The certificate store of Windows."""
     raise OptionsError("cert store type not implemented")
 
 
-def timeout(found: Found, _key: str, value: Any) -> None:
+def timeout(found: Found, _key: str, value: object) -> None:
     """Seconds, or a duration."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong("'timeout' wrong type")
@@ -78,7 +78,7 @@ def timeout(found: Found, _key: str, value: Any) -> None:
 def names(known: Mapping[str, Any] | frozenset[str], word: str) -> Read:
     """A list of names that there are."""
 
-    def read(found: Found, key: str, value: Any) -> None:
+    def read(found: Found, key: str, value: object) -> None:
         if not isinstance(value, list):
             raise wrong(f"expected '{key}' to be a list")
         if not value:
@@ -91,7 +91,7 @@ def names(known: Mapping[str, Any] | frozenset[str], word: str) -> Read:
     return read
 
 
-def min_version(found: Found, key: str, value: Any) -> None:
+def min_version(found: Found, key: str, value: object) -> None:
     """1.2 or 1.3."""
     if not isinstance(value, str):
         raise OptionsError(f"error parsing tls config: '{key}' wrong type: {value}")
@@ -102,7 +102,7 @@ def min_version(found: Found, key: str, value: Any) -> None:
     found[key] = value
 
 
-def handshake_first(found: Found, key: str, value: Any) -> None:
+def handshake_first(found: Found, key: str, value: object) -> None:
     """`true`, `false`, `auto` or how long a client has for it."""
     found["first_delay_ns"] = 0
     if isinstance(value, bool):
@@ -124,7 +124,7 @@ def handshake_first(found: Found, key: str, value: Any) -> None:
         raise OptionsError(f'field "{key}"\'s value "{value}" is invalid') from None
 
 
-def pinned_certs(found: Found, key: str, value: Any) -> None:
+def pinned_certs(found: Found, key: str, value: object) -> None:
     """Keys that clients may have, and no others."""
     if not isinstance(value, list):
         raise wrong(f"expected '{key}' to be a list of {PINNED}")
@@ -134,14 +134,14 @@ def pinned_certs(found: Found, key: str, value: Any) -> None:
     found[key] = frozenset(pin.lower() for pin in value)
 
 
-def rate_limit(found: Found, key: str, value: Any) -> None:
+def rate_limit(found: Found, key: str, value: object) -> None:
     """Handshakes in a second."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong(f"'{key}' wrong type")
     found[key] = max(0, value)
 
 
-def certificates(found: Found, _key: str, value: Any) -> None:
+def certificates(found: Found, _key: str, value: object) -> None:
     """Several certificates, of which each client gets the one for the name it asks for."""
     if not isinstance(value, list):
         raise OptionsError("error parsing certificates config: expected a list")

@@ -5,7 +5,6 @@ A wrong value raises OptionsError with one line; config/file.py adds the place.
 
 import math
 import re
-from typing import Any
 
 from jetraft.api.config.gotypes import go_type, wrong_type
 from jetraft.api.config.grammar import Table
@@ -23,7 +22,7 @@ INT32_MAX = (1 << 31) - 1
 UNITS_LONGEST_FIRST = ("ns", "us", "µs", "ms", "s", "m", "h")  # so that "ms" is not read as "m"
 
 
-def duration_ns(key: str, value: Any) -> int:
+def duration_ns(key: str, value: object) -> int:
     """A duration in nanoseconds, from `2m`, `1h30m`, `250ms`, or a number of seconds."""
     wrong = OptionsError(f'{key}: invalid duration "{value}"')
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -46,14 +45,14 @@ def duration_ns(key: str, value: Any) -> int:
     return int(total)
 
 
-def signed_duration_ns(key: str, value: Any) -> int:
+def signed_duration_ns(key: str, value: object) -> int:
     """The same, of which one below zero stands for the default."""
     if isinstance(value, str) and value.startswith("-"):
         return -duration_ns(key, value[1:])
     return duration_ns(key, value)
 
 
-def go_duration_ns(key: str, value: Any) -> int:
+def go_duration_ns(key: str, value: object) -> int:
     """A duration that has to be a string, in nats-server's words where it is none; it may be below zero."""
     if not isinstance(value, str):
         raise wrong_type(value, "string")
@@ -63,47 +62,47 @@ def go_duration_ns(key: str, value: Any) -> int:
         raise OptionsError(f"error parsing {key}: {error}") from None
 
 
-def integer(key: str, value: Any) -> int:
+def integer(key: str, value: object) -> int:
     """An integer; booleans and strings are refused."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise OptionsError(f"{key}: expected a number, got {value!r}")
     return value
 
 
-def boolean(key: str, value: Any) -> bool:
+def boolean(key: str, value: object) -> bool:
     """A boolean; the grammar has parsed `true`, `yes`, `on` and their opposites."""
     if not isinstance(value, bool):
         raise OptionsError(f"{key}: expected true or false, got {value!r}")
     return value
 
 
-def log_format(key: str, value: Any) -> str:
+def log_format(key: str, value: object) -> str:
     """The form of log lines."""
     if value not in LOG_FORMATS:
         raise OptionsError(f"unknown {key}: {value!r}; there are {', '.join(LOG_FORMATS)}")
     return str(value)
 
 
-def text(key: str, value: Any) -> str:
+def text(key: str, value: object) -> str:
     """A string; a number is refused, as nats-server does."""
     if not isinstance(value, str):
         raise OptionsError(f"{key}: expected a string, got {value!r}")
     return value
 
 
-def secret_text(key: str, value: Any) -> str:
+def secret_text(key: str, value: object) -> str:
     """A string that no error shows."""
     if not isinstance(value, str):
         raise OptionsError(f"{key}: expected a string, got {TYPES.get(type(value), 'a map')}")
     return value
 
 
-def texts(key: str, value: Any) -> tuple[str, ...]:
+def texts(key: str, value: object) -> tuple[str, ...]:
     """A list of strings, or one string."""
     return tuple(text(key, item) for item in (value if isinstance(value, list) else [value]))
 
 
-def name_without_spaces(key: str, value: Any) -> str:
+def name_without_spaces(key: str, value: object) -> str:
     """The name of a server or a cluster."""
     found = text(key, value)
     if " " in found:
@@ -111,7 +110,7 @@ def name_without_spaces(key: str, value: Any) -> str:
     return found
 
 
-def cipher(key: str, value: Any) -> str:
+def cipher(key: str, value: object) -> str:
     """`aes` or `chachapoly`, with the alias `chacha`."""
     name = {"chacha": "chachapoly"}.get(text(key, value).lower(), str(value).lower())
     if name not in ("aes", "chachapoly"):
@@ -119,7 +118,7 @@ def cipher(key: str, value: Any) -> str:
     return name
 
 
-def address(key: str, value: Any, *, default_port: int) -> tuple[str, int]:
+def address(key: str, value: object, *, default_port: int) -> tuple[str, int]:
     """Host and port, from `host:port`, `:port`, a port alone, or a URL."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "", value
@@ -127,7 +126,7 @@ def address(key: str, value: Any, *, default_port: int) -> tuple[str, int]:
     return host, port
 
 
-def host_port(value: Any) -> tuple[str, int]:
+def host_port(value: object) -> tuple[str, int]:
     """Host and port of `host:port`, `[host]:port`, `:port` or a port alone. Raises OptionsError as nats-server does."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "", value
@@ -142,7 +141,7 @@ def host_port(value: Any) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def size_bytes(shown: str, value: Any) -> int:
+def size_bytes(shown: str, value: object) -> int:
     """Bytes, as a number or as a string in units of 1024, `10G`. `shown` is how nats-server's errors name the key."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise OptionsError(f"{shown} must be int64 or string")
@@ -158,7 +157,7 @@ def size_bytes(shown: str, value: Any) -> int:
     return int(number) * UNITS_OF_SIZE[unit]
 
 
-def bounded_bytes(key: str, value: Any) -> int:
+def bounded_bytes(key: str, value: object) -> int:
     """A size that nats-server keeps in 32 bits."""
     found = integer(key, value)
     if found > INT32_MAX:
@@ -166,13 +165,13 @@ def bounded_bytes(key: str, value: Any) -> int:
     return found
 
 
-def table(key: str, value: Any) -> Table:
+def table(key: str, value: object) -> Table:
     """A map."""
     if not isinstance(value, Table):
         raise OptionsError(f"expected {key} to be a map, got {value!r}")
     return value
 
 
-def pairs(key: str, value: Any) -> tuple[tuple[str, str], ...]:
+def pairs(key: str, value: object) -> tuple[tuple[str, str], ...]:
     """A map of strings, sorted by key."""
     return tuple(sorted((name, text(f"{key}.{name}", item)) for name, item in table(key, value).items()))

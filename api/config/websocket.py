@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.settings import PORT_MAX, OptionsError, Settings
@@ -18,14 +17,14 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 PRINTED = re.compile(r"[ \t\x21-\x7e\x80-\U0010ffff]*")
 
 
-def listen(settings: Settings, value: Any) -> None:
+def listen(settings: Settings, value: object) -> None:
     """`listen`: host and port, or a port alone."""
     host, settings["port"] = host_port(value)
     if host:
         settings["host"] = host
 
 
-def authorization(settings: Settings, value: Any) -> None:
+def authorization(settings: Settings, value: object) -> None:
     """A user or token of its own for WebSocket, and how long a client may take to name itself."""
     keys: Mapping[str, Apply] = {
         **spelled(put("username", text), "user", "username"),
@@ -36,14 +35,14 @@ def authorization(settings: Settings, value: Any) -> None:
     apply_all("websocket.authorization", value, keys, settings)
 
 
-def tls(settings: Settings, value: Any) -> None:
+def tls(settings: Settings, value: object) -> None:
     """TLS for this listener, its files looked at."""
     from jetraft.api.config.tls import checked, tls_options  # noqa: PLC0415  only servers with TLS pay for it
 
     settings["tls"] = checked(tls_options(value))
 
 
-def headers(settings: Settings, value: Any) -> None:
+def headers(settings: Settings, value: object) -> None:
     """The headers of an answer to an accepted request, beside WebSocket's own headers."""
     found = pairs("headers", value)
     for name, given in found:
@@ -82,7 +81,7 @@ KEYS: Mapping[str, Apply] = {
 }  # fmt: skip
 
 
-def websocket(settings: Settings, value: Any) -> None:
+def websocket(settings: Settings, value: object) -> None:
     """The top-level block."""
     found: Settings = {}
     apply_all("websocket", value, KEYS, found)

@@ -21,32 +21,32 @@ WRITE_TIMEOUTS: Final = ("default", "close", "retry")
 def checked(key: str, check: Check) -> Apply:
     """A key whose value has to be right."""
 
-    def apply(_settings: Settings, value: Any) -> None:
+    def apply(_settings: Settings, value: object) -> None:
         check(key, value)
 
     return apply
 
 
-def write_timeout(key: str, value: Any) -> str:
+def write_timeout(key: str, value: object) -> str:
     """The policy for an end that takes nothing for too long: a policy; empty for the default."""
     if value not in WRITE_TIMEOUTS:
         raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
     return "" if value == "default" else str(value)
 
 
-def absolute(key: str, value: Any) -> int:
+def absolute(key: str, value: object) -> int:
     """A number that is not below zero."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise OptionsError(f"Expected an absolute size for {go_quote(key)}, got {value}")
     return value
 
 
-def absolute_size(key: str, value: Any) -> int:
+def absolute_size(key: str, value: object) -> int:
     """Bytes, not below zero."""
     return absolute(key, size_bytes(key, value))
 
 
-def concurrent_io(key: str, value: Any) -> int:
+def concurrent_io(key: str, value: object) -> int:
     """How many reads and writes of files may be under way at a time."""
     if isinstance(value, bool) or not isinstance(value, int) or not FEWEST_IO <= value <= MOST_IO:
         raise OptionsError(

@@ -290,7 +290,7 @@ def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) 
     )
 
 
-def _signing_key(item: Any) -> tuple[str, Rights | None]:
+def _signing_key(item: object) -> tuple[str, Rights | None]:
     """A key alone, or one with the rights of the users that it signs."""
     block = {"key": item} if isinstance(item, str) else item
     if not isinstance(block, dict) or not is_account_key(string(block, "key")):

@@ -89,7 +89,7 @@ class HubInfo:
     may_export: dict[str, tuple[str, ...]] = attrs.field(factory=dict)  # what it may publish there
 
 
-def subject_rules(value: Any) -> dict[str, tuple[str, ...]]:
+def subject_rules(value: object) -> dict[str, tuple[str, ...]]:
     """`{"allow": [...], "deny": [...]}`; what is missing or no list is empty."""
     rules = value if isinstance(value, dict) else {}
     return {

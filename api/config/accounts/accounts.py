@@ -30,7 +30,7 @@ from jetraft.store.model.state import AccountLimits
 NAME_BYTES_MAX = 255  # api/plane: ACCOUNT_NAME_MAX
 
 
-def cluster_traffic(_settings: Settings, value: Any) -> None:
+def cluster_traffic(_settings: Settings, value: object) -> None:
     """In which account replication runs: checked, without effect. Links between nodes are apart from accounts."""
     text = 'Expected {} string value for "cluster_traffic", got {}'
     if not isinstance(value, str):
@@ -52,7 +52,7 @@ LIMITS: Mapping[str, Apply] = {
 }
 
 
-def accounts(settings: Settings, value: Any) -> None:
+def accounts(settings: Settings, value: object) -> None:
     """All of them. The users join those of the `authorization` block."""
     if isinstance(value, list):
         names = [check_name(str(name), dict.fromkeys(map(str, value[:at]))) for at, name in enumerate(value)]
@@ -91,7 +91,7 @@ def check_name(name: str, before: Mapping[str, Any]) -> str:
     return name
 
 
-def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
+def account_of(name: str, value: object) -> tuple[AccountOptions, list[AnyUser]]:
     """One account and its users. Raises OptionsError."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected map entries for accounts: {name}")
@@ -116,7 +116,7 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
     return AccountOptions(name=name, jetstream=enabled, sharing=Sharing(**found), **traced), members
 
 
-def public_key(_settings: Settings, value: Any) -> None:
+def public_key(_settings: Settings, value: object) -> None:
     """The key of an account; checked, as nothing asks for it, in nats-server neither."""
     if not isinstance(value, str) or not is_account_key(value):
         raise OptionsError(f"Not a valid public nkey for an account: {go_quote(str(value))}")
@@ -127,7 +127,7 @@ def with_account(user: AnyUser, account: str) -> AnyUser:
     return attrs.evolve(user, account=account)
 
 
-def jetstream(settings: Settings, value: Any) -> None:
+def jetstream(settings: Settings, value: object) -> None:
     """`jetstream: enabled`, `disabled`, or its limits; what is not named has none."""
     if isinstance(value, bool):
         settings["jetstream"] = AccountLimits() if value else None

@@ -24,7 +24,7 @@ AnyUser = PasswordUser | NkeyUser
 QUEUE_WORDS = 2  # "subject queue"
 
 
-def authorization(settings: Settings, value: Any) -> None:
+def authorization(settings: Settings, value: object) -> None:
     """`authorization { user, password | token | users [...], permissions, timeout }`."""
     found: Settings = {}
     keys: dict[str, Apply] = {
@@ -49,7 +49,7 @@ def authorization(settings: Settings, value: Any) -> None:
     settings |= found
 
 
-def callout(settings: Settings, value: Any) -> None:
+def callout(settings: Settings, value: object) -> None:
     """A service that says who clients are."""
     from jetraft.api.config.accounts.callout import auth_callout  # noqa: PLC0415  few servers have one
 
@@ -64,7 +64,7 @@ def check_alone(found: Settings) -> None:
         raise OptionsError("Can not have a token and a users array")
 
 
-def timeout_ns(key: str, value: Any) -> int | None:
+def timeout_ns(key: str, value: object) -> int | None:
     """How long a client may take to name itself; 0 is the default."""
     try:
         return duration_ns(key, value) or None
@@ -90,7 +90,7 @@ def with_default(user: AnyUser, default: Permissions | None) -> AnyUser:
     return attrs.evolve(user, permissions=default)
 
 
-def users(_key: str, value: Any) -> list[AnyUser]:
+def users(_key: str, value: object) -> list[AnyUser]:
     """The list of users, by name or by key."""
     if not isinstance(value, list):
         raise OptionsError("Expected users field to be an array")
@@ -129,7 +129,7 @@ def user_of(block: Table) -> AnyUser:
     return NkeyUser(nkey=nkey, **rest) if nkey else PasswordUser(name=name, password=Secret(password), **rest)
 
 
-def connection_types(_key: str, value: Any) -> frozenset[str]:
+def connection_types(_key: str, value: object) -> frozenset[str]:
     """How a user may connect; an empty list is any way."""
     words = [str(item).upper() for item in (value if isinstance(value, list) else [value])]
     wrong = [word for word in words if word not in CONNECTION_TYPES]
@@ -138,7 +138,7 @@ def connection_types(_key: str, value: Any) -> frozenset[str]:
     return frozenset(words)
 
 
-def permissions(_key: str, value: Any) -> Permissions:
+def permissions(_key: str, value: object) -> Permissions:
     """`{ publish, subscribe, allow_responses }`."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected permissions to be a map/struct, got {value}")
@@ -164,7 +164,7 @@ def route_permissions(_key: str, found: Permissions) -> Permissions:
     return found
 
 
-def rules(key: str, value: Any, *, with_queues: bool) -> SubjectRules:
+def rules(key: str, value: object, *, with_queues: bool) -> SubjectRules:
     """`{ allow, deny }`, or what is allowed alone."""
     if not isinstance(value, Table):
         return SubjectRules(allow=subjects(key, value, with_queues=with_queues))
@@ -201,7 +201,7 @@ def subjects(_key: str, value: Any, *, with_queues: bool) -> tuple[str, ...]:
     return tuple(items)
 
 
-def responses(_key: str, value: Any) -> ResponseRules | None:
+def responses(_key: str, value: object) -> ResponseRules | None:
     """`true`, or `{ max, expires }`; a negative limit is none."""
     if isinstance(value, bool):
         return ResponseRules() if value else None
@@ -217,7 +217,7 @@ def responses(_key: str, value: Any) -> ResponseRules | None:
     return ResponseRules(**{name: number for name, number in found.items() if number != 0})
 
 
-def expires_ns(_key: str, value: Any) -> int:
+def expires_ns(_key: str, value: object) -> int:
     """A duration, which may be negative."""
     if not isinstance(value, str):
         raise OptionsError("error parsing expires, not a duration string")

@@ -1,7 +1,6 @@
 """`authorization { auth_callout { ... } }`: a service says who clients are. Texts of errors are nats-server's."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
 from jetraft.api.config.gotypes import go_type
@@ -14,7 +13,7 @@ from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 
-def auth_callout(settings: Settings, value: Any) -> None:
+def auth_callout(settings: Settings, value: object) -> None:
     """The block."""
     found: Settings = {}
     apply_all("authorization.auth_callout", value, KEYS, found)
@@ -25,28 +24,28 @@ def auth_callout(settings: Settings, value: Any) -> None:
     settings["callout"] = CalloutRules(account=found.pop("account", "") or GLOBAL_ACCOUNT, **found)
 
 
-def issuer(_key: str, value: Any) -> str:
+def issuer(_key: str, value: object) -> str:
     """The key that signs the service's answers."""
     if not isinstance(value, str) or not is_account_key(value):
         raise OptionsError(f"Expected callout user to be a valid public account nkey, got {go_quote(str(value))}")
     return value
 
 
-def users(_key: str, value: Any) -> frozenset[str]:
+def users(_key: str, value: object) -> frozenset[str]:
     """Those that the configuration judges."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise OptionsError("Expected auth_users field to be an array")
     return frozenset(value)
 
 
-def allowed(_key: str, value: Any) -> frozenset[str] | None:
+def allowed(_key: str, value: object) -> frozenset[str] | None:
     """Accounts whose users the service judges; an empty list is all."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise OptionsError(f"Expected allowed accounts field to be an array, got {go_type(value)}")
     return frozenset(value) or None
 
 
-def xkey(_key: str, value: Any) -> str:
+def xkey(_key: str, value: object) -> str:
     """The key for which requests are sealed."""
     if not isinstance(value, str) or not is_curve_key(value):
         raise OptionsError(f"Expected callout xkey to be a valid public xkey, got {go_quote(str(value))}")

@@ -23,7 +23,7 @@ RESPONSE_KEYS = frozenset({"response", "response_type"})
 THRESHOLD_KEYS = frozenset({"threshold", "response_threshold", "response_max_time", "response_time"})
 
 
-def exports(_key: str, value: Any) -> tuple[Export, ...]:
+def exports(_key: str, value: object) -> tuple[Export, ...]:
     """The exports of an account."""
     return tuple(found for item in items("Export", value) if (found := export(item)) is not None)
 
@@ -60,7 +60,7 @@ def export(block: Table) -> Export | None:
     return None
 
 
-def apply_export(keys: Mapping[str, Apply], key: str, value: Any, found: Settings) -> None:
+def apply_export(keys: Mapping[str, Apply], key: str, value: object, found: Settings) -> None:
     """Apply one key of an export."""
     if key.lower() not in keys:
         refuse("accounts.exports", key, found, value)
@@ -88,21 +88,21 @@ def check_directives(block: Table, seen: set[str]) -> None:
             raise PlacedError(f"{block.place(key)}: Detected {key.lower()} directive on non-service")
 
 
-def export_name(key: str, value: Any) -> str:
+def export_name(key: str, value: object) -> str:
     """The subject of an export."""
     if not isinstance(value, str):
         raise OptionsError(f"Expected {key} name to be string, got {go_type(value)}")
     return value
 
 
-def names(_key: str, value: Any) -> tuple[str, ...]:
+def names(_key: str, value: object) -> tuple[str, ...]:
     """The accounts that may import something."""
     if not isinstance(value, list):
         raise wrong_type(value, "[]interface {}")
     return tuple(word("", item) for item in value)
 
 
-def response_type(_key: str, value: Any) -> ServiceResponseType:
+def response_type(_key: str, value: object) -> ServiceResponseType:
     """How many answers a request has."""
     if not isinstance(value, str):
         raise OptionsError(f"Expected response type to be string, got {go_type(value)}")
@@ -111,7 +111,7 @@ def response_type(_key: str, value: Any) -> ServiceResponseType:
     return RESPONSE_TYPES[value.lower()]
 
 
-def threshold(_key: str, value: Any) -> int:
+def threshold(_key: str, value: object) -> int:
     """How long an answer may take; 0 is the default."""
     text = "Expected response threshold to be a parseable time duration, got "
     if not isinstance(value, str):

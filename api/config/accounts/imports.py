@@ -1,7 +1,5 @@
 """`imports` of an account. Keys and texts of errors are nats-server's."""
 
-from typing import Any
-
 from jetraft.api.config.accounts.exports import check_order
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, refuse
 from jetraft.api.config.gotypes import flag, go_type, items, word
@@ -11,7 +9,7 @@ from jetraft.api.exchange.values import Import, SharingKind
 from jetraft.store.model.gosyntax import go_quote
 
 
-def imports(_key: str, value: Any) -> tuple[Import, ...]:
+def imports(_key: str, value: object) -> tuple[Import, ...]:
     """The imports of an account."""
     found: list[Import] = []
     services: dict[str, Import] = {}
@@ -72,7 +70,7 @@ def check_import(found: Settings, key: str, seen: set[str]) -> None:
         raise OptionsError("Detected allow_trace directive on a non-stream")
 
 
-def import_source(key: str, value: Any) -> tuple[str, str]:
+def import_source(key: str, value: object) -> tuple[str, str]:
     """`{account, subject}`."""
     if not isinstance(value, Table):
         raise OptionsError(f"{key.capitalize()} entry should be an account map, got {go_type(value)}")

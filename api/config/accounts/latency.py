@@ -1,7 +1,5 @@
 """`latency` of an exported service: a subject, or `{ sampling, subject }`. Texts of errors are nats-server's."""
 
-from typing import Any
-
 from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
@@ -13,7 +11,7 @@ PERCENT = 100
 HEADERS = "headers"
 
 
-def latency(_key: str, value: Any) -> LatencySampling:
+def latency(_key: str, value: object) -> LatencySampling:
     """The subject to which latencies are told, and of how many requests. Fields with other names are passed over."""
     if isinstance(value, str):
         return LatencySampling(subject=value)
@@ -33,7 +31,7 @@ def latency(_key: str, value: Any) -> LatencySampling:
     return LatencySampling(subject=subject, percent=percent)
 
 
-def sampling(value: Any) -> int:
+def sampling(value: object) -> int:
     """A number from 1 to 100, the same with a sign of percent, or 0 for `headers`."""
     if isinstance(value, str):
         if value.strip().lower() == HEADERS:

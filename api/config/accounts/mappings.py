@@ -1,7 +1,5 @@
 """`mappings` and `limits` of an account. Keys and texts of errors are nats-server's."""
 
-from typing import Any
-
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.gotypes import number, word, wrong_type
 from jetraft.api.config.grammar import Table
@@ -15,7 +13,7 @@ from jetraft.store.model.subject import valid_subject
 WEIGHT_MAX = 100
 
 
-def mappings(_key: str, value: Any) -> tuple[Mapping, ...]:
+def mappings(_key: str, value: object) -> tuple[Mapping, ...]:
     """The mappings of an account, in the order in which they are tried."""
     if not isinstance(value, Table):
         raise wrong_type(value, "map[string]interface {}")
@@ -46,7 +44,7 @@ def mapping(block: Table, source: str) -> Mapping:
     return found
 
 
-def destination(value: Any) -> Destination:
+def destination(value: object) -> Destination:
     """`{destination, weight, cluster}`."""
     if not isinstance(value, Table):
         raise OptionsError("Expected an entry for the mapping destination")
@@ -65,7 +63,7 @@ def destination(value: Any) -> Destination:
     return Destination(**found)
 
 
-def weight(_key: str, value: Any) -> int:
+def weight(_key: str, value: object) -> int:
     """A part of a hundred, as a number or with a percent sign."""
     given = value.removesuffix("%") if isinstance(value, str) else value
     if isinstance(given, str):
@@ -82,7 +80,7 @@ def weight(_key: str, value: Any) -> int:
     return given
 
 
-def limits(_key: str, value: Any) -> ClientLimits:
+def limits(_key: str, value: object) -> ClientLimits:
     """Limits of an account and its connections."""
     if not isinstance(value, Table):
         raise OptionsError(f"Expected account limits to be a map/struct, got {value}")

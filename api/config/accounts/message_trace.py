@@ -17,12 +17,12 @@ PERCENT = 100
 GO_TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
 
 
-def go_type(value: Any) -> str:
+def go_type(value: object) -> str:
     """Go's name for the type of a value."""
     return GO_TYPES.get(type(value), "map[string]interface {}")
 
 
-def message_trace(key: str, settings: Settings, value: Any) -> None:
+def message_trace(key: str, settings: Settings, value: object) -> None:
     """Read the destination, and how many messages of a hundred are traced."""
     if isinstance(value, str):
         settings["trace_dest"] = destination(key, value)
@@ -40,12 +40,12 @@ def message_trace(key: str, settings: Settings, value: Any) -> None:
         raise OptionsError("Trace destination sampling ignored since no destination was set")
 
 
-def put_destination(settings: Settings, key: str, value: Any) -> None:
+def put_destination(settings: Settings, key: str, value: object) -> None:
     """The field `dest`."""
     settings["trace_dest"] = destination(key, value)
 
 
-def put_sampling(settings: Settings, key: str, value: Any) -> None:
+def put_sampling(settings: Settings, key: str, value: object) -> None:
     """The field `sampling`."""
     settings["trace_sampling"] = sampling(key, value)
 
@@ -53,12 +53,12 @@ def put_sampling(settings: Settings, key: str, value: Any) -> None:
 FIELDS: Mapping[str, Callable[[Settings, str, Any], None]] = {"dest": put_destination, "sampling": put_sampling}
 
 
-def unknown(key: str, _settings: Settings, name: str, _value: Any) -> None:
+def unknown(key: str, _settings: Settings, name: str, _value: object) -> None:
     """Any other field."""
     raise OptionsError(f'Unknown field {go_quote(name)} parsing account message trace map/struct "{key}"')
 
 
-def destination(key: str, value: Any) -> str:
+def destination(key: str, value: object) -> str:
     """A subject to publish to."""
     if not isinstance(value, str):
         raise OptionsError(f"Field {go_quote(key)} should be a string, got {go_type(value)}")
@@ -67,7 +67,7 @@ def destination(key: str, value: Any) -> str:
     return value
 
 
-def sampling(key: str, value: Any) -> int:
+def sampling(key: str, value: object) -> int:
     """A number from 1 to 100, or the same with a sign of percent."""
     if isinstance(value, str):
         digits = value.removesuffix("%")

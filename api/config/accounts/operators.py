@@ -6,7 +6,7 @@ are looked up is in `resolvers.py`.
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -30,7 +30,7 @@ VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 STARTS_WITH: Final = "eyJ"
 
 
-def operators(settings: Settings, value: Any) -> None:
+def operators(settings: Settings, value: object) -> None:
     """Tokens, or paths of files that have one each."""
     found = []
     for name in texts("operator", value):
@@ -41,7 +41,7 @@ def operators(settings: Settings, value: Any) -> None:
     settings["operators"] = tuple(found)
 
 
-def trusted_keys(settings: Settings, value: Any) -> None:
+def trusted_keys(settings: Settings, value: object) -> None:
     """Keys of operators, without their tokens."""
     if not isinstance(value, str | list):
         raise OptionsError(f"error parsing trusted: unsupported type {go_type(value)}")
@@ -69,7 +69,7 @@ def reason(error: Exception) -> str:
     return f"open: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
-def preload(settings: Settings, value: Any) -> None:
+def preload(settings: Settings, value: object) -> None:
     """Tokens by the keys of their accounts."""
     if not isinstance(value, Table):
         raise OptionsError("preload should be a map of account_public_key:account_jwt")
@@ -87,7 +87,7 @@ def preload(settings: Settings, value: Any) -> None:
     settings["resolver_preload"] = found
 
 
-def pinned(settings: Settings, value: Any) -> None:
+def pinned(settings: Settings, value: object) -> None:
     """The accounts whose users may connect; the system account's may always."""
     keys = texts("resolver_pinned_accounts", value)
     for key in keys:

@@ -1,7 +1,5 @@
 """`proxies { trusted: [ { key } ] }`: which proxies may speak for clients. Texts of errors are nats-server's."""
 
-from typing import Any
-
 from jetraft.api.config.blocks import PlacedError, apply_all, put, spelled
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
@@ -11,7 +9,7 @@ from jetraft.api.credentials.nkeys import PROXY_PREFIXES, public_key
 from jetraft.store.model.gosyntax import go_quote
 
 
-def proxies(settings: Settings, value: Any) -> None:
+def proxies(settings: Settings, value: object) -> None:
     """The block."""
     if not isinstance(value, Table):
         raise OptionsError(f"expected proxies to be a map/struct, got {go_type(value)}")
@@ -20,7 +18,7 @@ def proxies(settings: Settings, value: Any) -> None:
     settings["proxies"] = found.get("trusted", ())
 
 
-def trusted(_key: str, value: Any) -> tuple[str, ...]:
+def trusted(_key: str, value: object) -> tuple[str, ...]:
     """Their public keys."""
     if not isinstance(value, list):
         raise OptionsError(f"expected proxies' trusted field to be an array, got {go_type(value)}")

@@ -24,7 +24,7 @@ RESOLVER_NEEDED: Final = (
 )
 
 
-def resolver(settings: Settings, value: Any) -> None:
+def resolver(settings: Settings, value: object) -> None:
     """`MEMORY`, `URL(...)`, or a block for a directory."""
     if isinstance(value, str):
         found = URL.match(value.strip())
@@ -106,7 +106,7 @@ def refuse_for_cache(found: Settings) -> None:
 def duration(name: str) -> Apply:
     """A duration, in nats-server's words where it is none."""
 
-    def read(settings: Settings, value: Any) -> None:
+    def read(settings: Settings, value: object) -> None:
         try:
             settings[name] = duration_ns(name, value)
         except OptionsError:
