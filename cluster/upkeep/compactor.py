@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
+from jetraft.cluster.upkeep.resting import rest_s
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.disk.io import run_blocking, sync_directory
 from jetraft.store.frames.format import Kind
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
 log_ = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 2.0  # and longer with many replicas in which nothing happens: see rest_s
+SLICE: Final = 200  # replicas that are looked at in one turn: under a millisecond
 HURRIED_LOOK_S: Final = 0.2  # while the disk is nearly full: giving back what was purged takes four looks
 PATIENCE_NS: Final = 10 * NS_PER_S  # how long a plan waits for the checkpoints that come by themselves
 HURRIED_PATIENCE_NS: Final = NS_PER_S // 10  # at first, and twice as long each time: each entry takes room too
@@ -119,12 +121,18 @@ class Compactor:
     async def run(self) -> None:
         """Look after the replicas until cancelled."""
         while True:
-            for replica in self._replicas():
+            looked, took_ns, began_ns = self._looked, 0, self._clock.mono_ns()
+            for number, replica in enumerate(self._replicas()):
                 await self.look_after(replica)
+                if number % SLICE == SLICE - 1:  # those in which nothing has happened do not give way
+                    took_ns += self._clock.mono_ns() - began_ns
+                    await trio.lowlevel.checkpoint()
+                    began_ns = self._clock.mono_ns()
+            took_ns += self._clock.mono_ns() - began_ns
             if self._is_short():
                 await trio.sleep(HURRIED_LOOK_S)
                 continue
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(rest_s(LOOK_S, took_ns) if self._looked == looked else LOOK_S):
                 await self._hurried.wait()
             self._hurried = trio.Event()
 

@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from jetraft.cluster.upkeep.reopening import Reopening
+from jetraft.cluster.upkeep.resting import rest_s
 from jetraft.raft.recovery.swap import Swap
 from jetraft.store.model.events import REPLICA_FAILED, REPLICA_RESUMED
 from jetraft.store.port import StoreCorrupt, StoreError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 0.5  # 10,000 groups are looked through in a few milliseconds
+LOOK_S: Final = 0.5  # and longer with many groups: see rest_s
 
 
 class Reopener(Protocol):
@@ -77,8 +78,9 @@ class Restarter:
         """Watch until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
+                began_ns = self._clock.mono_ns()
                 self._look(nursery)
-                await trio.sleep(LOOK_S)
+                await trio.sleep(rest_s(LOOK_S, self._clock.mono_ns() - began_ns))
 
     def statistics(self) -> RestarterStatistics:
         """Figures for monitoring and tests."""

@@ -1,0 +1,18 @@
+"""A walk over everything takes a small share of the thread, however much there is."""
+
+import pytest
+
+from jetraft.cluster.upkeep.resting import REST_S_MAX, SHARE, rest_s
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("took_ns", "expected_s"), [(0, 0.5), (NS_PER_MS // 10, 0.5), (NS_PER_MS, 1.0), (4 * NS_PER_MS, 4.0)]
+)
+def test_a_long_walk_is_followed_by_a_long_rest(took_ns: int, expected_s: float) -> None:
+    assert rest_s(0.5, took_ns) == expected_s
+    assert took_ns * SHARE <= expected_s * NS_PER_S
+
+
+def test_a_rest_ends_though_the_walk_was_very_long() -> None:
+    assert rest_s(0.5, NS_PER_S) == REST_S_MAX
