@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from jetraft.cluster.upkeep.resting import tick_s
 from jetraft.store.disk.emergency import EmergencyAction
 from jetraft.store.disk.io import run_blocking
 from jetraft.store.model.events import DISK_HAS_ROOM, DISK_NEARLY_FULL
@@ -45,7 +46,7 @@ class RoomKeeper:
         """Look until cancelled."""
         while True:
             await self.look()
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(tick_s(trio.current_time(), LOOK_S))
 
     async def look(self) -> None:
         """Do what is to be done now."""

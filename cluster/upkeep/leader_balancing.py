@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from jetraft.cluster.meta.profile import NOT_SHORT
+from jetraft.cluster.upkeep.resting import tick_s
 from jetraft.raft.group_spec import StandsBack
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model.clock import NS_PER_S
@@ -65,7 +66,7 @@ class LeaderBalancing:
         """Look until cancelled."""
         while True:
             self.look()
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(tick_s(trio.current_time(), LOOK_S))
 
     def look(self) -> None:
         """Hand over what can be handed over now."""

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from jetraft.cluster.upkeep.reopening import Reopening
-from jetraft.cluster.upkeep.resting import rest_s
+from jetraft.cluster.upkeep.resting import rest_s, tick_s
 from jetraft.raft.recovery.swap import Swap
 from jetraft.store.model.events import REPLICA_FAILED, REPLICA_RESUMED
 from jetraft.store.port import StoreCorrupt, StoreError
@@ -80,7 +80,8 @@ class Restarter:
             while True:
                 began_ns = self._clock.mono_ns()
                 self._look(nursery)
-                await trio.sleep(rest_s(LOOK_S, self._clock.mono_ns() - began_ns))
+                rest = rest_s(LOOK_S, self._clock.mono_ns() - began_ns)
+                await trio.sleep_until(tick_s(trio.current_time(), rest))
 
     def statistics(self) -> RestarterStatistics:
         """Figures for monitoring and tests."""

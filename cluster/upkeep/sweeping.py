@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from jetraft.cluster.upkeep.resting import tick_s
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -59,7 +61,7 @@ class Sweeper:
                 log.warning("the data of deleted streams is looked for again later: %s", error)
                 self._due_s = trio.current_time() + SWEEP_S
                 await trio.sleep(SWEEP_S)
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(tick_s(trio.current_time(), LOOK_S))
 
     def _note(self, keys: Sequence[StreamKey]) -> None:
         """Streams have changed: those that are gone may have left something here."""

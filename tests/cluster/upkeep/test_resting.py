@@ -2,7 +2,7 @@
 
 import pytest
 
-from jetraft.cluster.upkeep.resting import REST_S_MAX, SHARE, rest_s
+from jetraft.cluster.upkeep.resting import REST_S_MAX, SHARE, rest_s, tick_s
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 
 
@@ -16,3 +16,10 @@ def test_a_long_walk_is_followed_by_a_long_rest(took_ns: int, expected_s: float)
 
 def test_a_rest_ends_though_the_walk_was_very_long() -> None:
     assert rest_s(0.5, NS_PER_S) == REST_S_MAX
+
+
+def test_tasks_wake_together_and_never_at_once() -> None:
+    woken = {tick_s(now_s, 0.5) for now_s in (10.0, 10.01, 10.2, 10.24)}
+    assert woken == {10.5}
+    assert tick_s(10.25, 0.25) == 10.5
+    assert tick_s(10.26, 1.0) == 11.25
