@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from jetraft.cluster.upkeep.resting import tick_s
 from jetraft.store.disk.emergency import EmergencyAction
 from jetraft.store.disk.io import run_blocking
+from jetraft.store.model.clock import tick_s
 from jetraft.store.model.events import DISK_HAS_ROOM, DISK_NEARLY_FULL
 
 if TYPE_CHECKING:

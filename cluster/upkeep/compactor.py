@@ -23,13 +23,12 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
-from jetraft.cluster.upkeep.resting import rest_s
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.disk.io import run_blocking, sync_directory
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.compaction import Compacted, Plan, Source, compact, discard, is_worthwhile
 from jetraft.store.log.file_log import FileLog
-from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.clock import NS_PER_S, rest_s
 from jetraft.store.model.config import StoreCompression
 from jetraft.store.port import StoreCorrupt, StoreRefused
 

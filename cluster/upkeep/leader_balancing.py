@@ -14,10 +14,9 @@ import attrs
 import trio
 
 from jetraft.cluster.meta.profile import NOT_SHORT
-from jetraft.cluster.upkeep.resting import tick_s
 from jetraft.raft.group_spec import StandsBack
 from jetraft.raft.transfer_candidates import TransferCandidates
-from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.clock import NS_PER_S, tick_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from jetraft.cluster.upkeep.reopening import Reopening
-from jetraft.cluster.upkeep.resting import rest_s, tick_s
 from jetraft.raft.recovery.swap import Swap
+from jetraft.store.model.clock import rest_s, tick_s
 from jetraft.store.model.events import REPLICA_FAILED, REPLICA_RESUMED
 from jetraft.store.port import StoreCorrupt, StoreError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from jetraft.cluster.upkeep.resting import tick_s
+from jetraft.store.model.clock import tick_s
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -5,7 +5,7 @@ the Unix epoch. The machine's wall clock may jump, so stored times come from a c
 (steady.py).
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -52,3 +52,21 @@ class ManualClock:
         """Advance the clock by `delta_ns` nanoseconds."""
         assert delta_ns >= 0
         self.now_ns += delta_ns
+
+
+# A task that looks again and again, mostly in vain, costs the same whether something has happened or not. A walk over
+# all replicas that took long is followed by a long rest, so a thousand quiet streams do not cost a hundred times what
+# ten do; and tasks rest until the same moments, as what wakes together costs one pass of the event loop.
+WALK_SHARE: Final = 1000  # a walk takes at most this part of the time of the thread
+TICK_S: Final = 0.25
+REST_S_MAX: Final = 5.0  # what has no event of its own is found as late as that
+
+
+def rest_s(least_s: float, took_ns: int) -> float:
+    """The pause after a walk that took so long: at least `least_s`."""
+    return max(least_s, min(took_ns * WALK_SHARE / NS_PER_S, REST_S_MAX))
+
+
+def tick_s(now_s: float, pause_s: float) -> float:
+    """The last moment within the pause at which others wake too; `pause_s` is at least TICK_S."""
+    return (now_s + pause_s) // TICK_S * TICK_S

@@ -2,8 +2,7 @@
 
 import pytest
 
-from jetraft.cluster.upkeep.resting import REST_S_MAX, SHARE, rest_s, tick_s
-from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, REST_S_MAX, WALK_SHARE, rest_s, tick_s
 
 
 @pytest.mark.parametrize(
@@ -11,7 +10,7 @@ from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 )
 def test_a_long_walk_is_followed_by_a_long_rest(took_ns: int, expected_s: float) -> None:
     assert rest_s(0.5, took_ns) == expected_s
-    assert took_ns * SHARE <= expected_s * NS_PER_S
+    assert took_ns * WALK_SHARE <= expected_s * NS_PER_S
 
 
 def test_a_rest_ends_though_the_walk_was_very_long() -> None:
