@@ -67,7 +67,7 @@ def client_urls(peer: MeshPeer) -> tuple[str, ...]:
     return checked_urls(peer.metadata.get("client_urls") or [peer.client_url])
 
 
-def checked_urls(said: Any) -> tuple[str, ...]:
+def checked_urls(said: object) -> tuple[str, ...]:
     """A node's report of its addresses, as far as it is that."""
     given = said[:URLS_MAX] if isinstance(said, list) else []
     return tuple(url for url in given if url and isinstance(url, str))
@@ -81,7 +81,7 @@ def told(permissions: Permissions | None) -> dict[str, dict[str, list[str]]]:
     return {name: rules.told() for name, rules in both.items() if rules != SubjectRules()}
 
 
-def checked_permissions(said: Any) -> dict[str, dict[str, list[str]]]:
+def checked_permissions(said: object) -> dict[str, dict[str, list[str]]]:
     """A node's report of its permissions, as far as it is that; they are shown, and nothing is decided by them."""
     found: dict[str, dict[str, list[str]]] = {}
     for name in ("import", "export"):

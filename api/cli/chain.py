@@ -227,7 +227,7 @@ def _known(given: argparse.Namespace) -> list[KnownHead]:
     return found
 
 
-def _head(said: Any, origin: str) -> KnownHead:
+def _head(said: object, origin: str) -> KnownHead:
     size, head = (said.get("size"), said.get("head")) if isinstance(said, dict) else (None, None)
     if not _is_seq(size) or not isinstance(head, str) or len(head) != HEAD_DIGITS:
         raise BadOptionError(f"{origin}: a head is a size and {HEAD_DIGITS} hexadecimal digits")

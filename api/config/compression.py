@@ -41,12 +41,12 @@ def compression_of_links(settings: Settings, value: object) -> None:
 def _of_table(block: Table) -> tuple[str, tuple[int, ...]]:
     found: dict[str, Any] = {}
 
-    def mode(_settings: Settings, given: Any) -> None:
+    def mode(_settings: Settings, given: object) -> None:
         if not isinstance(given, str):
             raise OptionsError(f"interface conversion: interface {{}} is {go_type(given)}, not string")
         found["mode"] = given
 
-    def thresholds(_settings: Settings, given: Any) -> None:
+    def thresholds(_settings: Settings, given: object) -> None:
         if not isinstance(given, list):
             raise OptionsError(f"interface conversion: interface {{}} is {go_type(given)}, not []interface {{}}")
         found["rtts"] = tuple(_duration_ns(one) for one in given)
@@ -59,7 +59,7 @@ def _of_table(block: Table) -> tuple[str, tuple[int, ...]]:
     return found.get("mode", ""), found.get("rtts", ())
 
 
-def _duration_ns(given: Any) -> int:
+def _duration_ns(given: object) -> int:
     """A duration, which may be negative."""
     if not isinstance(given, str):
         raise OptionsError(f"interface conversion: interface {{}} is {go_type(given)}, not string")

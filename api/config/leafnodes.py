@@ -5,7 +5,6 @@ Keys and texts of errors are nats-server's. A key that weakens a connection when
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.compression import compression
@@ -34,7 +33,7 @@ def leafnodes(settings: Settings, value: object) -> None:
     settings["leafnodes"] = LeafOptions(**found, **auth)
 
 
-def leaf_user(block: Any) -> PasswordUser:
+def leaf_user(block: object) -> PasswordUser:
     """One of the users that leaf nodes connect as."""
     if not isinstance(block, Table):
         raise OptionsError("Expected user entry to be a map/struct")

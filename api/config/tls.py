@@ -187,7 +187,7 @@ KEYS: Mapping[str, Read] = {
 }
 
 
-def tls_options(block: Any, keys: Mapping[str, Read] = KEYS) -> TlsOptions:
+def tls_options(block: object, keys: Mapping[str, Read] = KEYS) -> TlsOptions:
     """The options of a block. Raises OptionsError, with the place of the key where it is one key's."""
     if not isinstance(block, Table):
         raise OptionsError(f"expected tls to be a map, got {block!r}")
@@ -234,7 +234,7 @@ def checked(options: TlsOptions) -> TlsOptions:
     return options
 
 
-def tls(settings: Settings, block: Any) -> None:
+def tls(settings: Settings, block: object) -> None:
     """The top-level block."""
     settings["tls"] = checked(tls_options(block))
 

@@ -398,7 +398,7 @@ def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:
     return attrs.asdict(figures, value_serializer=lambda _instance, _field, value: _jsonable(value))
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str | list | tuple | dict) else str(value)
 
 

@@ -72,7 +72,7 @@ REMOTE: Final[Mapping[str, tuple[str, Show | None]]] = {
 }
 
 
-def _difference(before: Any, after: Any, fields: Mapping[str, tuple[str, Show | None]]) -> str:
+def _difference(before: object, after: object, fields: Mapping[str, tuple[str, Show | None]]) -> str:
     """The first field that differs, in nats-server's words; empty: none does."""
     for name, (title, show) in fields.items():
         old, new = getattr(before, name), getattr(after, name)

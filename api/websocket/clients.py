@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 import h11
@@ -131,7 +131,7 @@ class WebSocketClients:
         """The entry at which they have come."""
         return self.sessions.web_port
 
-    def info(self, _applicant: Any) -> bytes:
+    def info(self, _applicant: object) -> bytes:
         """Nothing is said before the upgrade."""
         return b""
 

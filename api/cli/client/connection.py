@@ -85,7 +85,7 @@ class CommandConnection:
         except (nats.errors.Error, ValueError) as error:
             raise CommandError(f"{clean(subject)}: {clean(str(error)).removeprefix('nats: ')}") from None
 
-    async def api(self, subject: str, body: Any = None, **waiting: Any) -> dict[str, Any]:
+    async def api(self, subject: str, body: object = None, **waiting: Any) -> dict[str, Any]:
         """The answer of a JetStream request; `subject` without $JS.API. Raises CommandError, AnsweredError.
 
         `waiting` has `timeout_s` and `advice` of `request`.

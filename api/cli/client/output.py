@@ -6,7 +6,7 @@ Texts from messages and names of others are shown without control characters: th
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from rich import box
@@ -56,16 +56,16 @@ class Printer:
         width = None if sys.stdout.isatty() else PIPE_COLUMNS
         return Console(markup=False, highlight=False, emoji=False, width=width)
 
-    def json(self, value: Any) -> None:
+    def json(self, value: object) -> None:
         """One document, indented; the names in it are those of the API."""
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
-    def json_line(self, value: Any) -> None:
+    def json_line(self, value: object) -> None:
         """One document of a series, a line each."""
         sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
         sys.stdout.flush()
 
-    def line(self, text: str, value: Any = None) -> None:
+    def line(self, text: str, value: object = None) -> None:
         """One line for people, or the value as JSON."""
         if self.as_json:
             self.json(value)
@@ -73,7 +73,7 @@ class Printer:
         sys.stdout.write(clean(text, lines=True) + "\n")
         sys.stdout.flush()
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], value: Any, *, empty: str) -> None:
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], value: object, *, empty: str) -> None:
         """A table; a column whose name starts with `>` is a number. `empty`: the line when there is no row."""
         if self.as_json:
             self.json(value)
@@ -88,7 +88,7 @@ class Printer:
         else:
             self.line(empty)
 
-    def fields(self, title: str, sections: dict[str, dict[str, object]], value: Any) -> None:
+    def fields(self, title: str, sections: dict[str, dict[str, object]], value: object) -> None:
         """Names and values, in sections; a value that is None or empty is left out."""
         if self.as_json:
             self.json(value)

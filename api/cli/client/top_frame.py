@@ -269,7 +269,7 @@ class Frames:
         return {name: list(each.data) for name, each in zip(names, self.sections(rows), strict=True)}
 
 
-def _at(page: Any, path: tuple[str, ...]) -> float | None:
+def _at(page: object, path: tuple[str, ...]) -> float | None:
     """The number at a path of keys."""
     for key in path:
         page = page.get(key) if isinstance(page, dict) else None

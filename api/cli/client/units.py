@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from jetraft.api.cli.client.errors import UsageError
 from jetraft.store.model.gotime import parse_time
@@ -78,7 +78,7 @@ def from_now(distance_ns: int) -> str:
         raise UsageError("the time is out of range") from None
 
 
-def shown_duration(duration: Any) -> str:
+def shown_duration(duration: object) -> str:
     """A duration in nanoseconds, in its two largest units."""
     if not isinstance(duration, int | float) or duration <= 0:
         return "0s"
@@ -94,7 +94,7 @@ def shown_duration(duration: Any) -> str:
     return "".join(parts[:2])
 
 
-def shown_size(size: Any) -> str:
+def shown_size(size: object) -> str:
     """A number of bytes in the largest unit that it fills; negative: unlimited."""
     if not isinstance(size, int | float) or size < 0:
         return "unlimited"
@@ -105,7 +105,7 @@ def shown_size(size: Any) -> str:
     return f"{size:.1f} TiB"
 
 
-def shown_count(count: Any) -> str:
+def shown_count(count: object) -> str:
     """A number with separators; negative: unlimited."""
     if not isinstance(count, int | float):
         return "-"
@@ -117,14 +117,14 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def shown_time(text: Any) -> str:
+def shown_time(text: object) -> str:
     """A time of the API to the second, in UTC; never, for Go's zero time."""
     if not isinstance(text, str) or not text or text.startswith("0001-"):
         return "never"
     return text.partition(".")[0].removesuffix("Z").replace("T", " ")
 
 
-def since(text: Any) -> str:
+def since(text: object) -> str:
     """How long ago a time of the API is."""
     time_ns = parse_time(text) if isinstance(text, str) and not text.startswith("0001-") else None
     if time_ns is None:

@@ -1,7 +1,6 @@
 """`exports` of an account. Keys and texts of errors are nats-server's."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from jetraft.api.config.accounts.latency import latency
 from jetraft.api.config.blocks import Apply, PlacedError, put, refuse, spelled
@@ -122,7 +121,7 @@ def threshold(_key: str, value: object) -> int:
         raise OptionsError(text + go_quote(value)) from error
 
 
-def check_order(text: str, key: str, given: Any, seen: set[str]) -> None:
+def check_order(text: str, key: str, given: object, seen: set[str]) -> None:
     """Raise OptionsError where both a stream and a service are named."""
     kinds: set[str] = set(SharingKind)
     other = (kinds - {key.lower()}) & seen

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from jetraft.api.config.blocks import Apply, apply_all, put, spelled
@@ -51,7 +51,7 @@ def url_resolver(url: str) -> ResolverOptions:
     return ResolverOptions(kind="url", url=url if url.endswith("/") else f"{url}/")
 
 
-def resolver_tls(settings: Settings, block: Any) -> None:
+def resolver_tls(settings: Settings, block: object) -> None:
     """TLS of the connections to the web server: an authority, and a certificate of this server."""
     settings["resolver_tls"] = checked(tls_options(block))
 

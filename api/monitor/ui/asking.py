@@ -5,7 +5,7 @@ publish to is decided by the server for this client as for others; nothing here 
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import orjson
@@ -54,7 +54,7 @@ def request_in(body: bytes, bytes_max: int) -> UserRequest:
     return UserRequest(subject=subject, hdr=hdr, payload=data)
 
 
-def header_block(headers: Any) -> bytes:
+def header_block(headers: object) -> bytes:
     """The NATS/1.0 block of the headers of a message. Raises RefusedRequestError."""
     if not isinstance(headers, dict) or len(headers) > HEADERS_MAX:
         raise RefusedRequestError(400, f"the headers are an object of texts, {HEADERS_MAX} at most")
