@@ -6,7 +6,7 @@ The share is `sample_freq`, a percentage; chance decides, as in nats-server, abo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.cluster.consumers.effects import AckSample
@@ -18,7 +18,6 @@ from jetraft.store.model.ids import ALPHABET
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jetraft.cluster.consumers.core import ConsumerCore
     from jetraft.cluster.consumers.pending import PendingTable
     from jetraft.cluster.site import Site
     from jetraft.store.model.config import ConsumerConfig
@@ -28,9 +27,25 @@ EVENT_ID_CHARS: Final = 22  # of nats-server's event ids
 EVERYTHING: Final = 100
 
 
-def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequence[AckSample]) -> None:
+class SampledConsumer(Protocol):
+    """A consumer as its metrics show it."""
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Which share of the acks is measured."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def metric_subject(self) -> bytes:
+        """The subject of the metrics."""
+
+
+def publish_samples(site: Site, stream: str, consumer: SampledConsumer, samples: Sequence[AckSample]) -> None:
     """Publish the samples that chance picks."""
-    share = int(core.config.sample_freq.removesuffix("%"))
+    share = int(consumer.config.sample_freq.removesuffix("%"))
     for sample in samples if share > 0 else ():
         if share < EVERYTHING and site.rng.randrange(EVERYTHING) > share:
             continue
@@ -39,13 +54,13 @@ def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequen
             "id": "".join(site.rng.choices(ALPHABET, k=EVENT_ID_CHARS)),
             "timestamp": format_time(site.clock.unix_ns()),
             "stream": stream,
-            "consumer": core.name,
+            "consumer": consumer.name,
             "consumer_seq": sample.consumer_seq,
             "stream_seq": sample.stream_seq,
             "ack_time": sample.ack_ns,
             "deliveries": sample.deliveries,
         }
-        site.outbox.send(core.metric_subject, payload=encode(event), origin=MessageOrigin.ADVISORY)
+        site.outbox.send(consumer.metric_subject, payload=encode(event), origin=MessageOrigin.ADVISORY)
 
 
 def is_sampled(config: ConsumerConfig) -> bool:
