@@ -1,4 +1,4 @@
-"""Who is this client, and what may it do?
+"""Identities and permissions of clients: a CONNECT is judged here.
 
 The core (`authenticator`) judges a CONNECT from the rules of the configuration and the facts of the connection and
 returns a value: a verdict, a refusal, or a password to be hashed first. The shells around it (`login`) hash in threads

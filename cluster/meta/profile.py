@@ -24,7 +24,7 @@ BYTES_MAX: Final = 1 << 62
 SERVER_ID_CHARS_MAX: Final = 64  # an nkey has 56
 LOST_MAX: Final = 256  # accounts
 ACCOUNT_CHARS_MAX: Final = 255
-# What speaks against a leader, the gravest first: it refuses publishes, followers by way of the hub lose it, it ends.
+# Reasons against a leader, the gravest first: it refuses publishes, followers by way of the hub lose it, it ends.
 NOT_SHORT, NOT_LOST, NOT_DRAINED = 4, 2, 1
 TOLD_STEP_BYTES: Final = 1 << 20  # a smaller change of what is held is not told
 

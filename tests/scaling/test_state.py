@@ -12,7 +12,7 @@ from tests.scaling import metered
 from tests.scaling.measure import SLOW_ANSWER_S, USER, Meter, State, filled
 
 MANY: Final = 100_000
-STEP_NS_MAX: Final = 7_000_000  # of processor time; before, each of these took 8 to 100 ms for so many
+STEP_NS_MAX: Final = 5_000_000  # of processor time; before, each of these took 8 to 100 ms for so many
 TRIES: Final = 3
 PIECE: Final = 2_000
 NOTHING: Final = State(subjects=0, consumers=0, streams=1, accounts=0, filters=1, subscriptions=0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROUND_NS_MIN: Final = NS_PER_S // 4  # expiry works in rounds, at most so often
 REMOVALS_MAX: Final = 10_000  # named in one entry
-MARKED_MAX: Final = 400  # that markers replace in one round, 7 us each; the next one follows when they are stored
+MARKED_MAX: Final = 200  # that markers replace in one round, 15 us each; the next one follows when they are stored
 AGED_MAX: Final = 10_000  # that one entry removes below a sequence, up to 0.2 us each; the next one follows at once
 
 

@@ -2,8 +2,8 @@
 
 Applying a configuration drops what is above its limits, on all replicas and in one step: 0.2 s for a million messages.
 So the leader proposes the removal of most of it first, as it proposes what has become too old, and the configuration
-last. What is published meanwhile by the former limits is in turn removed; what is left then is dropped in apply. The
-row of the configuration is committed when this begins, so nothing goes that would stay.
+last. Messages that are published meanwhile under the former limits are removed likewise; applying drops the rest, which
+is small. The row of the configuration is committed when this begins, so nothing goes that would stay.
 """
 
 from __future__ import annotations

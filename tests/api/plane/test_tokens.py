@@ -10,6 +10,7 @@ from tests.api.plane.test_plane import client, feed_all, make_plane, received
 
 PIECE = 500  # subscriptions of one send
 MANY = 400_000
+TRIES = 3
 
 
 def subscribed(numbers: range) -> bytes:
@@ -40,7 +41,13 @@ def test_every_subscription_is_found_at_any_moment_of_the_growth(count: int) -> 
 
 
 def test_no_subscription_waits_for_the_whole_table_to_grow() -> None:
-    """It took 51 ms with a million of them."""
+    """It took 51 ms with a million of them. Other work on the machine makes a step longer, and none shorter."""
+    longest = [sorted(steps_of_growth())[-3] for _ in range(TRIES)]
+    assert min(longest) < 4_000_000, longest
+
+
+def steps_of_growth() -> list[int]:
+    """The processor time of each send, in nanoseconds."""
     plane = make_plane()
     cid = client(plane)
     took = []
@@ -50,4 +57,4 @@ def test_no_subscription_waits_for_the_whole_table_to_grow() -> None:
         feed_all(plane, cid, lines)
         took.append(time.thread_time_ns() - began_ns)
     assert plane.statistics()["subscriptions"] == MANY
-    assert sorted(took)[-3] < 4_000_000, sorted(took)[-9:]
+    return took
