@@ -461,6 +461,18 @@ def test_markers_are_placed_some_at_a_time_and_the_next_follow_when_these_are_st
     assert replica.machine.messages == 0
 
 
+def test_a_watch_is_not_packed_when_it_is_applied() -> None:
+    """A bucket may have a million keys, each a number in the packed form: the first checkpoint makes that."""
+    node = Node()
+    replica = start_stream(node)
+    publish(node, b"s.a", b"s.b", b"s.a", b"s.c")
+    add_consumer(node, replica, deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, durable_name="w", filter_subject="s.>")
+    state = replica.machine.consumers["w"]
+    assert (list(state.initial), state.packed) == ([2, 3, 4], b"")
+    replica.machine.snapshot()
+    assert state.packed == state.pack() != b""
+
+
 def hdrs(replica: StreamReplica) -> dict[int, bytes]:
     store = replica.machine.store
     return {one.seq: one.hdr for one in store.load_many(store.next_matches((), 1, 100))}
