@@ -164,7 +164,7 @@ MUTATIONS = [
         instead="the lease never ends",
         switch=replaced(TableLease, "is_held", property(lambda _lease: True)),
         plan=plan("delete-behind-a-cut"),
-        seeds=8,
+        seeds=24,
     ),
     NodeMutation(
         duty="a deletion waits for the nodes that act on the row (decision 130)",
