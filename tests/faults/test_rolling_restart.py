@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import Cluster
+from tests.harness.patience import until
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
@@ -65,11 +66,18 @@ def test_a_rolling_restart_by_healthz_loses_nothing_that_was_acknowledged(tmp_pa
 
 
 def in_memory(cluster: Cluster) -> None:
+    """Each of the three has everything when this returns: a majority would do for the acknowledgements."""
     with RawClient(cluster[0].address) as client:
         config = {"name": "M", "subjects": ["m"], "num_replicas": 3, "storage": "memory", "allow_direct": True}
         assert "error" not in client.api("STREAM.CREATE.M", config)
         for number in range(MESSAGES):
             client.acknowledged("m", b"%d" % number)
+
+        def all_current() -> bool:
+            replicas = client.api("STREAM.INFO.M")["cluster"]["replicas"]
+            return len(replicas) == 2 and all(each["current"] and not each.get("lag") for each in replicas)
+
+        until(all_current)
 
 
 def says(node: Server, words: str) -> bool:
