@@ -4,7 +4,8 @@
 
 Servers, driver and tasks share one machine. Each case is read once before it is timed, then the best of the timed runs
 counts, by wall time. The processor time is that of all processes, servers and JVM included. The ceiling of each case is
-the same columns from memory (from_memory.py): what Spark itself costs.
+the same columns from memory (from_memory.py): what Spark itself costs. Where that alone is more than the aim, reading
+may take CPU_OVER_CEILING times as much.
 """
 
 import argparse
@@ -29,7 +30,8 @@ from tests.spark.from_memory import FromMemory
 from tests.spark.streams import Headers, create, publish
 
 ROWS_PER_TRIGGER = 500_000
-CPU_MAX_US = 1.0  # a row, of all processes
+CPU_MAX_US = 1.0  # a row, of all processes: the aim where Spark itself leaves room for it
+CPU_OVER_CEILING = 1.6  # 1 KiB: 1.5 (receiving, and a second copy into the worker); the other cases 0.9 to 1.3
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -98,10 +100,13 @@ def main() -> int:
         spark = session(Path(place))
         spark.dataSource.register(FromMemory)
         cases = [case for case in CASES if given.only in case.name]
+        cpu_max_us = {case.name: case.cpu_max_us for case in cases}
         for case in cases:
             rows = int(given.rows * STREAMS[case.stream].share)
             if not case.is_decoded:
-                show("Arrow from memory", case, *best(rows, given.runs, ceiling(spark, case, rows, Path(place))), 0)
+                rate, cpu_us = best(rows, given.runs, ceiling(spark, case, rows, Path(place)))
+                show("Arrow from memory", case, rate, cpu_us)
+                cpu_max_us[case.name] = max(case.cpu_max_us, CPU_OVER_CEILING * cpu_us)
         for kind in given.kind or ["jetraft-1", "jetraft-3", "reference-1"]:
             name, _, nodes = kind.partition("-")
             directory = Path(place) / kind
@@ -112,8 +117,8 @@ def main() -> int:
                     rows = int(given.rows * STREAMS[case.stream].share)
                     action = reading(spark, ",".join(node.url for node in started), case, directory)
                     rate, cpu_us = best(rows, given.runs, action)
-                    floor = case.floor if name == "jetraft" else 0
-                    missed = not show(kind, case, rate, cpu_us, floor) or missed
+                    bound_us = cpu_max_us[case.name] if name == "jetraft" else None
+                    missed = not show(kind, case, rate, cpu_us, bound_us) or missed
         spark.stop()
     return int(missed)
 
@@ -202,12 +207,12 @@ def processor_s() -> float:
     return sum(ticks.get(pid, 0) for pid in ours) / TICKS
 
 
-def show(kind: str, case: Case, rate: float, cpu_us: float, floor: int) -> bool:
-    """Print a line; return whether the floors hold."""
-    holds = rate >= floor and (not floor or cpu_us <= case.cpu_max_us)
-    judged = (
-        f"{rate / floor:6.2f} of {floor:,}, {case.cpu_max_us} us: {'holds' if holds else 'MISSED'}" if floor else ""
-    )
+def show(kind: str, case: Case, rate: float, cpu_us: float, cpu_max_us: float | None = None) -> bool:
+    """Print a line; return whether the floors hold. Without a bound nothing is judged."""
+    holds = cpu_max_us is None or (rate >= case.floor and cpu_us <= cpu_max_us)
+    judged = ""
+    if cpu_max_us is not None:
+        judged = f"{rate / case.floor:6.2f} of {case.floor:,}, {cpu_max_us:.1f} us: {'holds' if holds else 'MISSED'}"
     sys.stdout.write(f"{kind:18} {case.name:26} {rate:12,.0f} rows/s {cpu_us:6.2f} us CPU a row  {judged}\n")
     sys.stdout.flush()
     return holds
