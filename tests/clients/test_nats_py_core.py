@@ -11,7 +11,7 @@ from nats.errors import MaxPayloadError, NoRespondersError
 
 from tests.clients.nats_py import connection, run
 from tests.harness.cluster import Cluster
-from tests.harness.patience import PATIENCE_S
+from tests.harness.patience import PATIENCE_S, until
 from tests.harness.raw import Line, RawClient
 from tests.harness.server import Server
 
@@ -193,10 +193,16 @@ def test_a_client_moves_to_a_node_that_it_was_told_of(cluster: Cluster, stream: 
 def test_a_node_that_is_stopped_takes_no_address_from_its_clients(cluster: Cluster) -> None:
     """Its links end before the clients do; a client that heard of that would not know where to go."""
     node = cluster[0]
+
+    def knows_all() -> bool:
+        """Say whether its links to the others are up again, if a test before this one has started it."""
+        with RawClient(node.address) as client:
+            return len(client.info["connect_urls"]) == len(cluster.nodes)
+
+    until(knows_all)
     try:
         with RawClient(node.address) as client:
             urls = sorted(client.info["connect_urls"])
-            assert len(urls) == len(cluster.nodes)
             node.stop()
             lines = [event.text for event in client.rest(PATIENCE_S) if isinstance(event, Line)]
         told = [json.loads(line[5:])["connect_urls"] for line in lines if line.startswith("INFO ")]
