@@ -12,13 +12,11 @@ Invariants of a BlockList: blocks ascend by index and do not overlap; the newest
 from `first_index` to `last_index`. A log that never had an entry has no block.
 """
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import attrs
-
+from jetraft.store.blocks._growing import GrowingBlock, PlacedEntries
 from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.frames.format import FRAME_COUNT_AND_FIRST_SEQ, FRAME_COUNT_AT, Kind
@@ -28,20 +26,10 @@ _COUNT_AND_FIRST_SEQ: Final = FRAME_COUNT_AND_FIRST_SEQ.unpack_from
 _MESSAGES: Final = int(Kind.MESSAGES)  # looking up an enum member costs more than the rest of `place`
 
 
-@attrs.define(eq=False, kw_only=True)
-class Block:
+class Block(GrowingBlock):
     """A run of consecutive entries, or the part of one that compaction kept, in one file or one piece of memory."""
 
-    number: int  # unique in this process
-    first_index: int
-    boundary_term: int  # of the entry before first_index
-    size: int  # capacity in bytes
-    used: int  # bytes from the start of the block to the end of the last frame
-    offsets: "array[int]" = attrs.field(factory=lambda: array("I"))
-    last_seq: int = 0  # highest stream sequence of a message in it, 0 when it has none
-    indexes: "array[int] | None" = None  # of the entries that compaction kept; None: not compacted
-    stored: "array[int] | None" = None  # places of the frames in the file; None: at their offsets
-    sealed_last_index: int = 0  # what `last_index` was before compaction
+    __slots__ = ()
 
     def shrink(self, size: int) -> None:
         """Reduce the capacity to `size` bytes, because the disk had no space for more; frames beyond that stay."""
@@ -106,19 +94,6 @@ class Block:
         """The same for the frame of `index`."""
         return self.place_end(self.number_of(index))
 
-    def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
-        """Add the next entry at the end and return its offset; `overhead_bytes` is what its seal adds to the frame."""
-        assert self.indexes is None
-        assert entry.index == self.first_index + len(self.offsets)
-        offset = self.used
-        self.offsets.append(offset)
-        self.used = offset + len(entry.frame) + overhead_bytes
-        if entry.kind == _MESSAGES:
-            count, first_seq = _COUNT_AND_FIRST_SEQ(entry.frame, FRAME_COUNT_AT)
-            if count and first_seq + count > self.last_seq:
-                self.last_seq = first_seq + count - 1
-        return offset
-
 
 def entry_of(frame: bytes) -> Entry:
     """The entry of a sound frame."""
@@ -134,14 +109,13 @@ def last_seq_of(entry: Entry) -> int:
     return first_seq + count - 1 if count else 0
 
 
-class BlockList:
+class BlockList(PlacedEntries):
     """The blocks of one log in order, and the terms of its entries."""
 
     def __init__(self, blocks: list[Block], terms: TermRuns) -> None:
-        self._blocks = blocks
+        super().__init__(blocks, terms)
         self._by_number = {block.number: block for block in blocks}
         self._next_number = max(self._by_number, default=-1) + 1
-        self.terms = terms
         self.first_index = self._suffix_start()
 
     def __iter__(self) -> Iterator[Block]:
@@ -174,13 +148,8 @@ class BlockList:
             return None
         return self._blocks[place]
 
-    def locate(self, index: int) -> tuple[int, int] | None:
-        """(number of its block, offset) of the frame of `index`; None when no block has it."""
-        if self._blocks:
-            newest = self._blocks[-1]
-            number = index - newest.first_index
-            if newest.indexes is None and 0 <= number < len(newest.offsets):  # nearly always
-                return newest.number, newest.offsets[number]
+    def locate_older(self, index: int) -> tuple[int, int] | None:
+        """The same as `locate` for an entry that is not in a newest block, or in one that was compacted."""
         block = self.find(index)
         return None if block is None else (block.number, block.offset_of(index))
 
@@ -198,11 +167,6 @@ class BlockList:
         self._blocks.append(block)
         self._by_number[block.number] = block
         return block
-
-    def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
-        """Add the next entry to the newest block and return its offset there."""
-        self.terms.append(entry.index, entry.term)
-        return self._blocks[-1].place(entry, overhead_bytes)
 
     def cut_from(self, index: int) -> list[Block]:
         """Remove the entries from `index` on and return the blocks that became empty.

@@ -5,15 +5,14 @@ checksum was verified. Cached frames are not verified again. What is read ahead 
 (store/blocks/read_ahead.py), which take a part of the same bytes.
 """
 
-from collections import OrderedDict
 from typing import Final
 
 import attrs
 
+from jetraft.store.blocks._growing import FRAME_OVERHEAD_BYTES, KeptFrames
 from jetraft.store.blocks.read_ahead import ReadAhead
 
 CACHE_BYTES_MAX: Final = 256 << 20
-FRAME_OVERHEAD_BYTES: Final = 256  # the bytes object, its key and the dictionary's node, measured on CPython 3.11
 WINDOWS_SHARE: Final = 4  # of the bytes, at most: 12 MiB of 48 are the windows of 48 readers
 
 Key = tuple[int, int, int]  # log, block, offset
@@ -33,14 +32,11 @@ class CacheStatistics:
     window_hits: int
 
 
-class BlockCache:
+class BlockCache(KeptFrames):
     """A map from (log, block, offset) to the bytes of a frame, and windows: at most `bytes_max` bytes with overhead."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._bytes_held = 0  # by frames
-        self.ahead = ReadAhead(bytes_max // WINDOWS_SHARE)
-        self._frames: OrderedDict[Key, bytes] = OrderedDict()
+        super().__init__(bytes_max, ReadAhead(bytes_max // WINDOWS_SHARE))
         self._logs = 0
         self._hits = 0
         self._misses = 0
@@ -59,15 +55,6 @@ class BlockCache:
         self._hits += 1
         self._frames.move_to_end(key)
         return frame
-
-    def put(self, key: Key, frame: bytes) -> None:
-        """Add a verified frame, and evict the least recently used ones. Does not change a frame that is cached."""
-        if key in self._frames:
-            return
-        self._frames[key] = frame
-        self._bytes_held += len(frame) + FRAME_OVERHEAD_BYTES
-        if self._bytes_held > self._bytes_max - self.ahead.bytes_held:
-            self.make_room()
 
     def make_room(self) -> None:
         """Evict the least recently used frames where frames and windows have grown beyond the bound."""

@@ -13,24 +13,23 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
+from jetraft.store.blocks._growing import LastTerms
 from jetraft.store.model.files import index_ranges
 
 TERM_MAX: Final = (1 << 63) - 1
 
 
-class TermRuns:
+class TermRuns(LastTerms):
     """Runs of equal terms from the boundary to the last index. Covers `boundary_index..last_index`, both inclusive.
 
     Invariant: the boundary is never doubtful. In a doubtful range the runs hold the lower bounds.
     """
 
-    __slots__ = ("_doubtful", "_starts", "_terms", "last_index", "last_term_max")
+    __slots__ = ("_doubtful", "last_term_max")
 
     def __init__(self, boundary_index: int, boundary_term: int) -> None:
-        self._starts = [boundary_index]
-        self._terms = [boundary_term]
+        super().__init__(boundary_index, boundary_term)
         self._doubtful: index_ranges.Ranges = ()
-        self.last_index = boundary_index
         self.last_term_max = TERM_MAX  # the term of this member's HardState: no entry has a higher one
 
     @property
@@ -71,15 +70,6 @@ class TermRuns:
         first, last = max(first, self._starts[0] + 1), min(last, self.last_index)
         if first <= last:
             self._doubtful = index_ranges.merged([*self._doubtful, (first, last)])
-
-    def append(self, index: int, term: int) -> None:
-        """Add the next index."""
-        assert index == self.last_index + 1, (index, self.last_index)
-        assert term >= self._terms[-1], (term, self._terms[-1])
-        if term != self._terms[-1]:
-            self._starts.append(index)
-            self._terms.append(term)
-        self.last_index = index
 
     def extend(self, runs: Iterable[tuple[int, int]], last_index: int) -> None:
         """Add runs (first index, term); the last one ends at `last_index`."""

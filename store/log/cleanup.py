@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from jetraft.store.disk.io import Disk
-from jetraft.store.log.write_queue import WriteQueue, clean_up
+from jetraft.store.log._growth import WriteQueue
+from jetraft.store.log.write_queue import clean_up
 
 
 class Cleanup:

@@ -20,14 +20,13 @@ from jetraft.store.blocks.block import BlockList
 from jetraft.store.disk.io import Batch
 from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger_records import Point
+from jetraft.store.log._growth import Segment, WriteQueue, release_written
 from jetraft.store.log.cleanup import Cleanup
 from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.preallocate import PieceSizes, Preparation
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.state import LogState
 from jetraft.store.log.write_queue import (
-    Segment,
-    WriteQueue,
     begin_in_ledger,
     fill,
     fill_growing,
@@ -406,14 +405,9 @@ class Durability:
         assert token > state.durable_token
         state.durable_token, state.durable_index = token, last_index
         self.batches += 1
-        for segment in segments:
-            if segment.create:
-                self._floor_index = min(self._floor_index, segment.first_index - 1)  # as the ledger has it now
-            segment.file.written = segment.end
-            offset = segment.offset
-            for frame in segment.frames:  # in their file: they are not held for readers any more
-                self._reader.release(segment.block, offset)
-                offset += len(frame)
+        created_index = release_written(segments, self._reader)
+        if created_index is not None:
+            self._floor_index = min(self._floor_index, created_index - 1)  # as the ledger has it now
 
     def _clean_up(self, queue: WriteQueue) -> None:
         """Remove what a durable change has made superfluous."""

@@ -21,7 +21,7 @@ store/log/opening.py opens a log, store/log/recovery.py examines it; the layout 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -33,7 +33,6 @@ from jetraft.store.log.damage import Damage
 from jetraft.store.log.durability import Durability
 from jetraft.store.log.entry_reader import EntryReader
 from jetraft.store.log.frame_reader import FrameReader
-from jetraft.store.log.log_repair import LogRepair
 from jetraft.store.log.recovery import ranges_of
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.snapshot import covers
@@ -56,6 +55,9 @@ from jetraft.store.port import (
     Staging,
     checkpoint_of,
 )
+
+if TYPE_CHECKING:
+    from jetraft.store.log.log_repair import LogRepair
 
 
 class OpenAgain(Protocol):
@@ -373,8 +375,10 @@ class FileLog:
         return self._damage.lost
 
     @property
-    def repair(self) -> LogRepair:
+    def repair(self) -> "LogRepair":
         """The repair of this log, when an opening has found damage."""
+        from jetraft.store.log.log_repair import LogRepair  # noqa: PLC0415  few starts meet damage
+
         return LogRepair(
             place=self.place,
             blocks=self._blocks,

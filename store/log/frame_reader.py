@@ -25,60 +25,43 @@ from jetraft.store.frames.compression import pack_like, unpack
 from jetraft.store.frames.format import (
     FRAME_FLAGS_AT,
     FRAME_HEADER_BYTES,
-    FRAME_KIND_AT,
     FRAME_PACKED,
     FRAME_SEALED,
     FRAME_THIN,
     MARK_BYTES,
-    Kind,
 )
+from jetraft.store.log._growth import HeldFrames
 from jetraft.store.log.write_queue import BlockFile, Rewriting
 from jetraft.store.port import Entry, FrameRef, FrameRun, StoreCorrupt, run_of_one
 
 log = logging.getLogger(__name__)
 
-CACHED_KINDS: Final = frozenset({Kind.MESSAGES, Kind.CONSUMER_OP, Kind.META})  # others are few and seldom read
 NOT_OPEN: Final = FRAME_SEALED | FRAME_PACKED | FRAME_THIN  # flags of a frame that readers get in another form
 FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 
 
-class FrameReader:
+class FrameReader(HeldFrames):
     """The frames of one log by block and offset."""
 
     __slots__ = (
         "_cipher",
         "_disk",
         "_incarnation",
-        "_log",
         "_mended",
         "_open",
         "_rewriting",
-        "_unwritten",
-        "cache",
         "files",
     )
 
     def __init__(self, disk: Disk, cache: BlockCache, incarnation: int, cipher: GroupCipher | None = None) -> None:
+        super().__init__(cache, cache.register_log())
         self._disk = disk
-        self.cache = cache
-        self._log = cache.register_log()
         self._incarnation = incarnation
         self._cipher = cipher
-        self._unwritten: dict[tuple[int, int], bytes] = {}  # by (block, offset): no file has them yet
         self._rewriting: dict[tuple[int, int], bytes] = {}  # by (block, offset): written over older frames
         self._mended: dict[tuple[int, int], bytes] = {}  # by (block, number): for frames that are damaged there
         self._open: dict[int, int] = {}  # block -> descriptor, least recently used first
         self.files: dict[int, BlockFile] = {}  # by block number
-
-    def buffer(self, block: Block, offset: int, frame: bytes) -> None:
-        """Buffer a frame until `release`: it is about to be written."""
-        self._unwritten[block.number, offset] = frame
-        if frame[FRAME_KIND_AT] in CACHED_KINDS:
-            self.cache.put((self._log, block.number, offset), frame)
-
-    def release(self, block: Block, offset: int) -> None:
-        """Drop a frame that is in its file now, or was cut."""
-        self._unwritten.pop((block.number, offset), None)
 
     def mend(self, block: Block, number: int, frame: bytes) -> None:
         """Take this frame, salvaged from a damaged one, for the form of that one: as long, and stored as it is."""

@@ -23,7 +23,7 @@ import attrs
 from jetraft.store.blocks.block import Block
 from jetraft.store.disk.io import Batch, Disk
 from jetraft.store.frames.format import MARK_BYTES
-from jetraft.store.log.write_queue import WriteQueue
+from jetraft.store.log._growth import WriteQueue
 
 PREPARE_AFTER_BATCHES: Final = 16  # a block that hardly grows needs no zeros; most of a thousand streams are idle
 PIECE_BYTES: Final = 1 << 20  # at small batches: thousands of them

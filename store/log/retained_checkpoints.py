@@ -14,7 +14,8 @@ from jetraft.store.disk.files import read_file
 from jetraft.store.frames import checkpoint as checkpoint_file
 from jetraft.store.frames.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.frames.format import checkpoint_name
-from jetraft.store.log.write_queue import LogPlace, WriteQueue
+from jetraft.store.log._growth import WriteQueue
+from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.port import AnyCheckpoint, Checkpoint
 
 log_ = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ The parts are described in store/log/file_log.py. Everything else that a part re
 import attrs
 
 from jetraft.store.blocks.block import Block
-from jetraft.store.log.write_queue import LogPlace, WriteQueue
+from jetraft.store.log._growth import WriteQueue
+from jetraft.store.log.write_queue import LogPlace
 from jetraft.store.port import Entry, LogProgress, StoreFailed
 
 

@@ -8,63 +8,33 @@ voids what older blocks have from its first index on.
 """
 
 import os
-from collections.abc import Sequence
 from typing import Final
 
 from jetraft.store.blocks.block import Block, BlockList
 from jetraft.store.disk.space import affordable_block_bytes
-from jetraft.store.frames.cipher import SEAL_BYTES
 from jetraft.store.frames.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, parity_name
-from jetraft.store.log.frame_reader import CACHED_KINDS, FrameReader
+from jetraft.store.log._growth import Appending
+from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.start import BLOCK_GROWTH, LogOptions
 from jetraft.store.log.state import LogState
-from jetraft.store.log.write_queue import BlockFile, Segment
-from jetraft.store.port import Entry
+from jetraft.store.log.write_queue import BlockFile
 
 TAG_BYTES: Final = 4  # of what clients cannot know of a block: see store/frames/format.py
-NEWEST_BYTES_MAX: Final = 4 << 10  # a thousand idle logs keep at most 4 MB by it
 
 
-class LogTail:
+class LogTail(Appending):
     """Appends and cuts, and starts blocks."""
 
-    __slots__ = ("_block_bytes", "_blocks", "_options", "_reader", "_seal", "_serial", "_state")
+    __slots__ = ("_block_bytes", "_options", "_serial")
 
     def __init__(
         self, state: LogState, blocks: BlockList, reader: FrameReader, options: LogOptions, *, serial: int
     ) -> None:
         cipher = state.place.cipher
-        self._state = state
-        self._blocks = blocks
-        self._reader = reader
+        super().__init__(state, blocks, reader, None if cipher is None else cipher.seal_frame)
         self._options = options
-        self._seal = None if cipher is None else cipher.seal_frame
         self._serial = serial  # of the next block
         self._block_bytes = options.block_bytes_first  # the size of the next block if there is room for it
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """See GroupLog."""
-        state, place, buffer = self._state, self._blocks.place, self._reader.buffer
-        state.check_usable()
-        seal, overhead_bytes = self._seal, 0 if self._seal is None else SEAL_BYTES
-        for entry in entries:
-            block, frame = state.growing, entry.frame
-            size = len(frame) + overhead_bytes
-            if block is None or (block.used + size + MARK_BYTES > block.size and block.offsets):
-                block = self.roll(entry.index, size)
-            elif block.used + size + MARK_BYTES > block.size:
-                block.size = block.used + size + MARK_BYTES  # the first frame of a block always fits
-            segments = state.write_queue.segments
-            segment = segments[-1] if segments and segments[-1].block is block else self._begin_segment(block)
-            offset = place(entry, overhead_bytes)
-            segment.frames.append(frame if seal is None else seal(segment.file.head.serial, offset, frame))
-            segment.end += size
-            buffer(block, offset, frame)
-        if entries:
-            newest = entries[-1]
-            is_kept = newest.kind in CACHED_KINDS and len(newest.frame) <= NEWEST_BYTES_MAX
-            state.newest = newest if is_kept else None  # other kinds are few, and would stay while the log is idle
-        state.token += 1
 
     def cut_from(self, index: int) -> None:
         """See GroupLog."""
@@ -145,14 +115,6 @@ class LogTail:
         if size == wanted:
             self._block_bytes = min(wanted * BLOCK_GROWTH, self._options.block_bytes_max)
         return size
-
-    def _begin_segment(self, block: Block, *, create: bool = False) -> Segment:
-        """The part of the write queue to which the next frames of `block` are added."""
-        file, used = self._reader.files[block.number], block.used
-        first_index = self._blocks.terms.last_index + 1
-        segment = Segment(block=block, file=file, create=create, offset=used, first_index=first_index, end=used)
-        self._state.write_queue.segments.append(segment)
-        return segment
 
     def _drop_unwritten(self, index: int) -> None:
         """Remove frames from `index` on from the write queue; the next frames may take their places."""

@@ -31,7 +31,6 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.blocks.block import Block
 from jetraft.store.disk.files import TMP_SUFFIX
 from jetraft.store.disk.io import Batch, Disk
 from jetraft.store.frames import checkpoint as checkpoint_file
@@ -55,9 +54,9 @@ from jetraft.store.ledger import ledger_records
 from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.ledger.ledger_records import Born, GroupKey, Point
 from jetraft.store.log import erasure
-from jetraft.store.model.files import index_ranges
+from jetraft.store.log._growth import Segment, WriteQueue, add_growing
 from jetraft.store.model.files.block_sizes import BLOCK_BYTES_MIN
-from jetraft.store.port import AnyCheckpoint, Checkpoint, HardState
+from jetraft.store.port import AnyCheckpoint, HardState
 
 BEGINNINGS: Final[tuple[list[Kind], ...]] = (
     [],
@@ -84,30 +83,6 @@ class BlockFile:
         return self.place.log / block_name(self.head)
 
 
-@attrs.define(eq=False, kw_only=True)
-class Segment:
-    """Consecutive frames of one block, written together."""
-
-    block: Block
-    file: BlockFile
-    create: bool
-    offset: int
-    first_index: int
-    end: int  # after the last frame
-    reserved_bytes: int = 0  # the length of a file that is created
-    frames: list[bytes] = attrs.field(factory=list)
-
-    def on_reserved(self, size: int) -> None:
-        """Note the length with which the file was created."""
-        self.reserved_bytes = size
-        self.block.shrink(size)
-
-    def cut_from(self, index: int) -> None:
-        """Remove the frames from `index` on."""
-        del self.frames[max(0, index - self.first_index) :]
-        self.end = self.offset + sum(map(len, self.frames))
-
-
 @attrs.frozen(kw_only=True, slots=True)
 class Rewriting:
     """A frame that is overwritten: `frame` is what readers see, `stored` what the file has, apart from a seal."""
@@ -117,54 +92,6 @@ class Rewriting:
     place: int
     stored: bytes
     is_sealed: bool
-
-
-@attrs.define(eq=False, kw_only=True)
-class WriteQueue:
-    """Changes that wait for the next batch."""
-
-    facts: list[bytes] = attrs.field(factory=list)  # ledger records that precede all others
-    hard_state: HardState | None = None
-    founding: Checkpoint | None = None  # the first checkpoint, which has no file
-    begun: tuple[bytes, ...] = ()  # the frames of a log that has no block: the ledger takes them, no file
-    segments: list[Segment] = attrs.field(factory=list)
-    retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that no longer grow
-    rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
-    drops_copies: bool = False  # what is kept of damaged bytes goes, as something was erased
-    checkpoint: AnyCheckpoint | None = None
-    dropped: index_ranges.Ranges | None = None
-    unlink: list[Path] = attrs.field(factory=list)
-    close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were removed
-    new_directories: list[Path] = attrs.field(factory=list)  # whose directory entries are not durable yet
-    empty_directories: list[Path] = attrs.field(
-        factory=list
-    )  # the same of a log without files: synced with its first file
-
-    @property
-    def only_grows(self) -> bool:
-        """Whether it only adds frames to blocks that exist. Such a batch may follow one that is in flight."""
-        if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
-            return False
-        if self.founding is not None or self.facts or self.begun or self.retired or self.rewrites:
-            return False
-        if self.drops_copies or self.unlink or self.close or self.new_directories:
-            return False
-        segments = self.segments
-        if len(segments) == 1:
-            return not segments[0].create
-        return bool(segments) and not any(segment.create for segment in segments)
-
-    @property
-    def makes_files(self) -> bool:
-        """Whether it creates files, whose names must be found after a crash."""
-        return self.checkpoint is not None or any(segment.create for segment in self.segments)
-
-    def frame_bytes(self) -> int:
-        """The bytes of the frames in it."""
-        size = 0
-        for segment in self.segments:
-            size += segment.end - segment.offset
-        return size
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -319,21 +246,19 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity)
     """Write the frames of one block. The caller syncs the directory for a new file."""
     file, block = segment.file, segment.block
     frames = segment.frames
-    if segment.create:
-        if file.fd is None:  # or still open from an attempt that ran out of descriptors
-            file.fd = disk.open_file(file.path, create=True)
-        sizes = dict.fromkeys((block.size, min(block.size, max(BLOCK_BYTES_MIN, segment.end + MARK_BYTES))))
-        choices = [(size, pack_block_head(file.head, identity, reserved_bytes=size)) for size in sizes]
-        batch.reserve(file.fd, choices, segment.on_reserved)
-        batch.write(file.fd, frames, segment.offset)
-        batch.sync(file.fd)
-    elif frames:
-        if file.fd is None:  # this process writes to a block of an earlier one for the first time
-            file.fd = disk.open_file(file.path)
-        batch.write(file.fd, frames, segment.offset)
-        batch.sync_data(file.fd)
-    else:
+    if not segment.create:
+        if frames:
+            if file.fd is None:  # this process writes to a block of an earlier one for the first time
+                file.fd = disk.open_file(file.path)
+            add_growing(batch, segment, identity.incarnation)
         return
+    if file.fd is None:  # or still open from an attempt that ran out of descriptors
+        file.fd = disk.open_file(file.path, create=True)
+    sizes = dict.fromkeys((block.size, min(block.size, max(BLOCK_BYTES_MIN, segment.end + MARK_BYTES))))
+    choices = [(size, pack_block_head(file.head, identity, reserved_bytes=size)) for size in sizes]
+    batch.reserve(file.fd, choices, segment.on_reserved)
+    batch.write(file.fd, frames, segment.offset)
+    batch.sync(file.fd)
     # After the fsync of the frames: a mark says that what precedes it is durable. It goes out with the next fsync.
     mark = make_mark(
         incarnation=identity.incarnation,

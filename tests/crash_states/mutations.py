@@ -17,8 +17,9 @@ from jetraft.store.ledger.ledger import Ledger
 from jetraft.store.ledger.ledger_records import Born, GroupState
 from jetraft.store.log import compaction, durability, erasure, recovery, staging
 from jetraft.store.log import write_queue as write_queue_module
+from jetraft.store.log._growth import Segment, WriteQueue
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
-from jetraft.store.log.write_queue import LogPlace, Segment, WriteQueue
+from jetraft.store.log.write_queue import LogPlace
 from tests.crash_states.exploration import Outcome, explore
 from tests.doubles.lossy_disk import LossyBatch, LossyDisk
 from tests.doubles.lossy_tree import LossyFile
@@ -124,7 +125,10 @@ def first_entries_are_not_recorded(patch: Patch) -> None:
     promise = write_queue_module.promise
 
     def careless(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
-        return promise(attrs.evolve(write_queue, begun=()), place)
+        begun, write_queue.begun = write_queue.begun, ()
+        found = promise(write_queue, place)
+        write_queue.begun = begun
+        return found
 
     patch.setattr(durability, "promise", careless)
 
