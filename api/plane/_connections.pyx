@@ -7,7 +7,7 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
 from jetraft.api.plane._epoll cimport (
@@ -102,6 +102,7 @@ cdef class Connections(Tenants):
     def __cinit__(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending, int64_t max_subscriptions,
                   connect_handler, first_ping_handler, violation_handler, trace_handler=None,
                   protocol_handler=None, **_options):
+        self.p.work_end = UINT64_MAX
         self.p.seed = int.from_bytes(os.urandom(8), "little")
         self.p.rng = int.from_bytes(os.urandom(8), "little") | 1
         self.p.max_payload = max_payload
@@ -147,6 +148,7 @@ cdef class Connections(Tenants):
             conn = <conn_t*>self.p.ending_conns.items[i]
             if conn.ending == CLOSED:       # the others are open
                 free_conn(conn)
+        free(self.p.passed_conns.items)
         free(self.p.ending_conns.items)
         free(self.p.untold_queues.items)
         for i in range(self.p.ending_routes.count):
@@ -399,6 +401,8 @@ cdef class Connections(Tenants):
             drop_ptr(&self.p.dirty_conns, conn)
             drop_ptr(&self.p.paused_conns, conn)
             drop_ptr(&self.p.resting_conns, conn)
+            if conn.passed_over:
+                drop_ptr(&self.p.passed_conns, conn)
             self.closed.append((conn.cid, conn.reason, counters))
             self._forget(conn)
             if conn.fd >= 0:
@@ -454,9 +458,9 @@ cdef class Connections(Tenants):
     def next_wake_ns(self):
         """When the first paused producer is read again (monotonic ns); 0 if none is paused.
 
-        At once when a connection had its share of a turn, or subscriptions have to end.
+        At once when a connection had its share of a turn, or was passed over, or subscriptions have to end.
         """
-        if self.p.resting_conns.count or has_ends(&self.p):
+        if self.p.resting_conns.count or self.p.passed_conns.count or has_ends(&self.p):
             return self.p.now_ns
         return 0 if self.p.paused_conns.count == 0 else self.p.wake_ns
 

@@ -16,7 +16,7 @@ from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
 from jetraft.api.plane._grants cimport WHOLE_TAIL, hits_t, look_up
 from jetraft.api.plane._leaf_in cimport deliver_from_leaf
 from jetraft.api.plane._shadows cimport add_shadows
-from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, rest, share_end
+from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, bytes_moved, count_moved, rest, share_end, turn_end
 from jetraft.api.plane._sids cimport add_sid, find_sid
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
@@ -304,7 +304,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
     cdef const char* end
     cdef packed_t* packed
     cdef Verb verb
-    cdef uint64_t work_max = share_end(plane, conn)
+    cdef uint64_t work_max = share_end(plane, conn), all_max = turn_end(plane), moved = bytes_moved(plane)
     while at < n and not conn.held:
         p = data + at
         skip = 0
@@ -327,6 +327,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
             used = message(plane, conn, p + skip, n - at - skip, line - skip, verb == VERB_HEADERS)
             if used == 0:
                 break
+            count_moved(plane, &moved)
         else:
             packed = conn.packed
             control(plane, conn, verb, p + skip, line - skip)
@@ -336,7 +337,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
         if conn.state != CONN_OPEN:
             return n
         at += skip + used
-        if plane.work > work_max and at < n and not conn.held:
+        if (plane.work > work_max or plane.work + plane.moved > all_max) and at < n and not conn.held:
             rest(plane, conn)
             break
     return at

@@ -18,7 +18,7 @@ from jetraft.api.plane._permissions cimport LEAVE_NO, LEAVE_YES, Leave
 from jetraft.api.plane._permissions cimport is_gateway_space, is_reserved_reply, may_always, may_publish, may_subscribe
 from jetraft.api.plane._responders cimport answer_no_responders
 from jetraft.api.plane._shadows cimport add_shadows
-from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, rest, share_end
+from jetraft.api.plane._share cimport WORK_OF_CALL, WORK_OF_SUBSCRIPTION, bytes_moved, count_moved, rest, share_end, turn_end
 from jetraft.api.plane._sids cimport add_sid, find_sid
 from jetraft.api.plane._sublist cimport match_is_current
 from jetraft.api.plane._subs cimport sub_new
@@ -364,7 +364,7 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
     cdef const char* end
     cdef Verb verb
     cdef memo_t memo
-    cdef uint64_t work_max = share_end(plane, conn)
+    cdef uint64_t work_max = share_end(plane, conn), all_max = turn_end(plane), moved = bytes_moved(plane)
     memo.repeats = memo.permitted = False
     memo.match = NULL
     memo.subject = NULL
@@ -406,7 +406,8 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
             at += skip + used
             if conn.state != CONN_OPEN:
                 return n
-            if plane.work > work_max and at < n:
+            count_moved(plane, &moved)
+            if (plane.work > work_max or plane.work + plane.moved > all_max) and at < n:
                 rest(plane, conn)
                 break
             continue
@@ -418,7 +419,7 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
         memo.permitted = False      # a CONNECT may have changed who this is
         if conn.held:
             break
-        if plane.work > work_max and at < n:
+        if (plane.work > work_max or plane.work + plane.moved > all_max) and at < n:
             rest(plane, conn)
             break
     return at

@@ -1,17 +1,19 @@
 """Receiving: one turn over the ready sockets, through one shared buffer.
 
 Connections own no receive buffer: an incomplete line or message is copied out of the shared one. A connection is read
-once a turn, RECV_BYTES at most, so that no client starves another. A producer whose receiver is slow is paused.
+once a turn, RECV_BYTES at most, so that no client starves another, and what all of them together may have done in a turn is
+bounded (_share.pxd). A producer whose receiver is slow is paused.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
 from jetraft.api.plane._ends cimport has_ends
 from jetraft.api.plane._feed cimport resume_conn
 from jetraft.api.plane._packed cimport read_packed, take
+from jetraft.api.plane._share cimport TURN_WORK, TURN_WORK_MAX, WORK_AT_LEAST, WORK_PER_TURN
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
 from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, conn_t, plane_t, watch_t
@@ -46,6 +48,7 @@ cdef enum:
     RECV_PACKED_BYTES = 16 * 1024   # where messages may be compressed: they may have a thousand times as many
     PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
     RECV_STALLED_BYTES = 16 * 1024  # of who publishes to a peer that is behind
+    LATE_BYTES_PER_WORK = 256   # of who gets little of a turn: what is received and not acted on is copied
 
 
 cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
@@ -61,6 +64,9 @@ cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.stalled or plane.route_full:
         wanted = min(wanted, RECV_STALLED_BYTES)
         room = min(room, <size_t>RECV_STALLED_BYTES + RECORD_BYTES)
+    if plane.work + plane.moved >= plane.work_end:
+        wanted = min(wanted, <size_t>plane.work_late * LATE_BYTES_PER_WORK)
+        room = min(room, <size_t>plane.work_late * LATE_BYTES_PER_WORK + RECORD_BYTES)
     plane.recvs += 1
     if conn.tls != NULL:
         k = tls_read(conn.tls, plane.recv_buf + have, room, &ended)
@@ -122,16 +128,62 @@ cdef void resume_paused(plane_t* plane) noexcept nogil:
 
 
 cdef int resume_rested(plane_t* plane) noexcept nogil:
-    """Go on with the connections that had their share of the last turn; returns how many there were."""
-    cdef uint32_t i, count = plane.resting_conns.count
+    """Go on with connections that had their share of this turn or of one before, as far as all together have one left.
+
+    Returns how many there were. Those that are not reached keep their places, and are reached in one of the next turns.
+    """
+    cdef uint32_t i = 0, count = plane.resting_conns.count
+    cdef conn_t* conn
+    plane.work_end = plane.work + plane.moved + TURN_WORK
+    while i < count and plane.work + plane.moved < plane.work_end:
+        conn = <conn_t*>plane.resting_conns.items[i]
+        i += 1
+        if conn.state != CONN_OPEN or not conn.resting:
+            continue
+        if conn.share_turn == plane.turns and conn.spent >= WORK_PER_TURN:
+            push_ptr(&plane.resting_conns, conn)
+            continue
+        resume_conn(plane, conn)
+    plane.resting_conns.count -= i       # who rests again stands behind them
+    memmove(plane.resting_conns.items, plane.resting_conns.items + i, plane.resting_conns.count * sizeof(void*))
+    return <int>count
+
+
+cdef inline void pass_over(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Read a connection that is ready in the next turn, before those that are not passed over in this one."""
+    if not conn.passed_over:
+        conn.passed_over = 1
+        push_ptr(&plane.passed_conns, conn)
+
+
+cdef void read_ready(plane_t* plane, conn_t* conn, uint64_t work_max) noexcept nogil:
+    """Read a connection, once a turn; not if this turn has done so much, or received as much as may wait."""
+    if conn.paused or conn.read_turn == plane.turns:
+        return
+    if plane.work + plane.moved >= work_max or (plane.bound_unread != NULL and plane.received > plane.max_unread // TURN_SHARE):
+        pass_over(plane, conn)
+        return
+    conn.read_turn = plane.turns
+    plane.stall = 0
+    plane.route_pause_ns = 0
+    if conn.packed != NULL and conn.packed.backlog:
+        read_packed(plane, conn, NULL, 0, False)
+    else:
+        read_conn(plane, conn)
+    back_pressure(plane, conn)
+
+
+cdef void read_passed(plane_t* plane, uint64_t work_max) noexcept nogil:
+    """Read those that the last turn passed over; who is passed over again stands before the others."""
+    cdef uint32_t i, count = plane.passed_conns.count
     cdef conn_t* conn
     for i in range(count):
-        conn = <conn_t*>plane.resting_conns.items[i]
-        if conn.state == CONN_OPEN and conn.resting:
-            resume_conn(plane, conn)
-    plane.resting_conns.count -= count       # who rests again stands behind them
-    memmove(plane.resting_conns.items, plane.resting_conns.items + count, plane.resting_conns.count * sizeof(void*))
-    return <int>count
+        conn = <conn_t*>plane.passed_conns.items[i]
+        conn.passed_over = 0
+        if conn.state == CONN_OPEN:
+            read_ready(plane, conn, work_max)
+    plane.passed_conns.count -= count
+    memmove(plane.passed_conns.items, plane.passed_conns.items + count, plane.passed_conns.count * sizeof(void*))
 
 
 cdef int spin(plane_t* plane, epoll_event* events) noexcept nogil:
@@ -187,14 +239,21 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
     cdef epoll_event events[EVENTS_PER_TURN]
     cdef conn_t* conn
     cdef watch_t* watch
-    cdef int i, n, rested
-    n = wait_ready(plane, events, 0 if plane.resting_conns.count or has_ends(plane) else timeout_ns)
+    cdef int i, n, passed, rested
+    cdef uint64_t work_max
+    cdef bint goes_on = plane.resting_conns.count != 0 or plane.passed_conns.count != 0 or has_ends(plane)
+    n = wait_ready(plane, events, 0 if goes_on else timeout_ns)
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
     plane.received = 0
+    plane.work_end = plane.work + plane.moved + TURN_WORK
+    work_max = plane.work + plane.moved + TURN_WORK_MAX
     if plane.paused_conns.count:
         resume_paused(plane)
-    rested = resume_rested(plane) if plane.resting_conns.count else 0
+    passed = <int>plane.passed_conns.count
+    plane.work_late = max((TURN_WORK_MAX - TURN_WORK) // (n + passed + 1), WORK_AT_LEAST)
+    if passed:
+        read_passed(plane, work_max)
     for i in range(n):
         if <size_t>events[i].data.ptr & 1:
             watch = <watch_t*>(<size_t>events[i].data.ptr & ~<size_t>1)
@@ -209,16 +268,11 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
             continue
         if events[i].events & EPOLLOUT:
             conn_send(plane, conn)
-        if plane.bound_unread != NULL and plane.received > plane.max_unread // TURN_SHARE:
-            continue        # it is ready in the next turn too, before those that were read in this one
-        plane.stall = 0
-        plane.route_pause_ns = 0
-        if conn.packed != NULL and conn.packed.backlog and not conn.paused:
-            read_packed(plane, conn, NULL, 0, False)
-            back_pressure(plane, conn)
-        elif events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
-            read_conn(plane, conn)
-            back_pressure(plane, conn)
-        elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
-            conn_close(plane, conn, CLOSE_CLIENT)
-    return n + rested + has_ends(plane)
+        if conn.paused:
+            if events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
+                conn_close(plane, conn, CLOSE_CLIENT)
+        elif events[i].events & ~<uint32_t>EPOLLOUT or (conn.packed != NULL and conn.packed.backlog):
+            read_ready(plane, conn, work_max)
+    rested = resume_rested(plane) if plane.resting_conns.count else 0
+    plane.work_end = UINT64_MAX         # between turns only what one connection may have is bounded
+    return n + passed + rested + has_ends(plane)

@@ -326,6 +326,8 @@ cdef struct conn_t:
     uint8_t ending      # on the plane's list of those whose subscriptions end, see _connections.pyx
     uint64_t share_turn # the turn in which it spent that
     uint64_t spent      # of its share of a turn, see _share.pxd
+    uint64_t read_turn  # the turn in which it was read last
+    uint8_t passed_over # it was ready when a turn had done its work: on the plane's list of those that the next one begins with
     uint8_t resting     # it has had its share of this turn: the rest of what it sent waits for the next one
     uint8_t pings_out
     uint8_t guard       # Guard bits
@@ -605,6 +607,7 @@ cdef struct plane_t:
     ptrs_t sinks
     ptrs_t paused_conns
     ptrs_t resting_conns
+    ptrs_t passed_conns     # ready, and passed over by the last turn, the first of them first
     ptrs_t ending_conns     # whose subscriptions end a share a turn: closed, or with another CONNECT to be judged
     ptrs_t ending_routes    # of links that are down, the same
     uint64_t ends_turn      # the turn of which this is left:
@@ -612,7 +615,10 @@ cdef struct plane_t:
     uint32_t tellings       # announcements of all interest that have to go on, see _plane.pyx and _leafs.pyx
     sub_t* told_next        # of a sink's or route's subscriptions, where one of them goes on
     ptrs_t untold_queues    # large queue groups whose weight leaf nodes are told at the end of the turn; NULL: it ended
-    uint64_t work       # done for connections beyond compiled code, see _parser.pyx (WORK_PER_TURN)
+    uint64_t work       # done for connections beyond compiled code, see _share.pxd
+    uint64_t moved      # work of compiled code, in the same unit
+    uint64_t work_late  # of both, what a connection has in a turn that is past this:
+    uint64_t work_end   # of both, where connections that are read get little: all together have had their share of the turn
     uint8_t external_traces # an account has messages with `traceparent` traced
     uint8_t note_interest   # somebody wants to know which subscriptions come and go
     buf_t interest_changes  # their subjects: u32 account id, u16 length, bytes

@@ -231,6 +231,53 @@ def purges(place: Place) -> None:
             made(client.api("STREAM.PURGE.P", ({}, {"filter": "p.*"})[number % 2]))
 
 
+@contextmanager
+def crowd_of(place: Place, count: int) -> Iterator[list[RawClient]]:
+    """So many clients that are logged in."""
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(RawClient(place.server.address, **LOGIN)) for _ in range(count)]
+        for one in crowd:
+            one.settle(60.0)
+        yield crowd
+
+
+def crowd_publishes(place: Place) -> None:
+    """500 connections that publish to a stream, 2,000 messages in a send of each, all at once."""
+    with crowd_of(place, 500) as crowd:
+        made(crowd[0].api("STREAM.CREATE.K", {"name": "K", "subjects": ["k"], "storage": "memory", "max_msgs": 1_000}))
+        for _ in place.rounds():
+            for one in crowd:
+                one.send(b"PUB k 1\r\nx\r\n" * 2_000)
+            for one in crowd:
+                one.settle(120.0)
+
+
+def crowd_pulls(place: Place) -> None:
+    """64 connections that ask consumers for one message, 500 pulls in a send of each, all at once."""
+    with crowd_of(place, 64) as crowd:
+        made(crowd[0].api("STREAM.CREATE.K", {"name": "K", "subjects": ["k"], "storage": "memory"}))
+        crowd[0].send(b"PUB k 1\r\nx\r\n" * 10_000)
+        for number, one in enumerate(crowd):
+            config = {"durable_name": f"c{number}", "ack_policy": "none"}
+            made(one.api(f"CONSUMER.CREATE.K.c{number}", {"stream_name": "K", "config": config}))
+            one.subscribe("back")
+        for _ in place.rounds():
+            for number, one in enumerate(crowd):
+                one.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.K.c%d back 1\r\n1\r\n" % number * 500)
+            for one in crowd:
+                one.settle(120.0)
+
+
+def crowd_cores(place: Place) -> None:
+    """200 connections that publish small messages that nobody wants, 170 KB in a send of each, all at once."""
+    with crowd_of(place, 200) as crowd:
+        for _ in place.rounds():
+            for one in crowd:
+                one.send(b"PUB nobody 1\r\nx\r\n" * 10_000)
+            for one in crowd:
+                one.settle(120.0)
+
+
 def handshakes(place: Place) -> None:
     """TLS handshakes, one after the other, that are given up before the end."""
     hello = bytes.fromhex("16030100050100000100")
@@ -493,7 +540,7 @@ def pages(place: Place) -> None:
 MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
 OF_JETSTREAM: Final = (
     "restores", "named_items", "patterns", "pages", "wq_filters", "claims", "interest", "interest_many",
-    "interest_delete", "schedule", "tar_bombs", "purges",
+    "interest_delete", "schedule", "tar_bombs", "purges", "crowd_publishes", "crowd_pulls",
 )  # fmt: skip
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
@@ -501,7 +548,7 @@ ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
         silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
         stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines, denied_lines, connects, restores,
         named_items, patterns, pages, wq_filters, claims, interest, interest_many, interest_delete, schedule,
-        tar_bombs, one_subject, purges,
+        tar_bombs, one_subject, purges, crowd_publishes, crowd_pulls, crowd_cores,
     )
 }  # fmt: skip
 
