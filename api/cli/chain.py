@@ -9,6 +9,7 @@ Exit status: 0 when all heads are right and no message is missing, 1 when not, 2
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from jetraft.store.model.files.file_modes import SHOWN_FILE
 from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from pyspark_jetstream import wire
 
@@ -108,8 +109,9 @@ def verify(session: BackupSession, stream: str, known: Sequence[KnownHead]) -> t
     tree, marks = AuditTree(), dict[int, str]()
     while wanted and wanted[0].size == 0:
         _compare(tree, wanted.pop(0), session, stream, marks)
-    with progress_line(f"verifying {stream}, leaves", present.size) as done:
-        for seq, time_ns, frame in _messages(session, stream, answer if present.size else {}):
+    read = _messages(session, stream, answer if present.size else {})
+    with progress_line(f"verifying {stream}, leaves", present.size) as done, contextlib.closing(read):
+        for seq, time_ns, frame in read:
             before = tree.size
             if not wanted:
                 leaves = f"in none of the {present.size} leaves of its head"
@@ -133,7 +135,9 @@ def verify(session: BackupSession, stream: str, known: Sequence[KnownHead]) -> t
     return kept, f"{text}, earlier heads that are right: {len(known)}"
 
 
-def _messages(session: BackupSession, stream: str, head: dict[str, Any]) -> Iterator[tuple[int, int, wire.Frame]]:
+def _messages(
+    session: BackupSession, stream: str, head: dict[str, Any]
+) -> Generator[tuple[int, int, wire.Frame], None, None]:
     """(sequence, time, frame) of the messages that a head speaks for, in order."""
     if not head:
         return
@@ -145,13 +149,17 @@ def _messages(session: BackupSession, stream: str, head: dict[str, Any]) -> Iter
     made = session.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": CONSUMER})
     name = str(made.get("name"))
     check_name(name)  # it becomes a part of subjects
-    seq = first_seq - 1
-    while seq < last_seq and (found := session.pull(stream, name, min(PULL_MESSAGES, last_seq - seq))):
-        for frame in found:
-            seq, time_ns = _place(frame)
-            if seq <= last_seq:
-                yield seq, time_ns, frame
-    session.api(f"CONSUMER.DELETE.{stream}.{name}")
+    try:
+        seq = first_seq - 1
+        while seq < last_seq and (found := session.pull(stream, name, min(PULL_MESSAGES, last_seq - seq))):
+            for frame in found:
+                seq, time_ns = _place(frame)
+                if seq <= last_seq:
+                    yield seq, time_ns, frame
+    finally:
+        # Else it goes by itself, when its `inactive_threshold` is over: no reason to call a sound stream unsound.
+        with contextlib.suppress(BackupError, JetStreamSourceError, OSError):
+            session.api(f"CONSUMER.DELETE.{stream}.{name}")
 
 
 def _place(frame: wire.Frame) -> tuple[int, int]:

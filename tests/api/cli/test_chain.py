@@ -150,6 +150,8 @@ def test_a_head_that_is_none_of_the_stream_is_named(server: Server) -> None:
     assert status == 1
     assert out.startswith(f"DIFFERS S: the head of size 5 is {'0' * 64} in --head, and ")
     assert not out.endswith("what they were\n"), "the server's heads are not what differs"
+    with RawClient(server.address) as client:
+        assert client.api("STREAM.INFO.S")["state"]["consumer_count"] == 0, "it leaves none behind"
 
 
 @pytest.mark.parametrize(
