@@ -103,6 +103,7 @@ class Ledger:
         self._noted: list[bytes] = []
         self._assumed = self._assumed_durable = 0  # how many calls of `assume` there were, and are durable
         self._is_busy = self._is_closed = self._is_blocking = False
+        self._is_in_doubt = False
         self._batches = self._rewrites = self._failures = 0
 
     @classmethod
@@ -179,8 +180,11 @@ class Ledger:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a failed batch may reappear after a crash, although its writers were told that it failed."""
-        return self._files is None
+        """Whether a failed batch may reappear after a crash, although its writers were told that it failed.
+
+        Not while the files of a rewriting get their names: that is a batch on its way, as any other.
+        """
+        return self._is_in_doubt
 
     async def complete_pending(self) -> None:
         """Wait until the files have no record that `state` lacks. Raises OSError.
@@ -332,6 +336,7 @@ class Ledger:
                 self._place = files.place
             else:
                 self._close_files()  # what follows `end` in them is unknown
+                self._is_in_doubt = True
             self._end(waiting, error)
 
         self._hand_over(batch, done)
@@ -377,6 +382,7 @@ class Ledger:
 
         def renamed(error: OSError | None) -> None:
             self.disk.close_file(directory)
+            self._is_in_doubt = error is not None
             if error is None:
                 self._files = files
                 self._place = files.place

@@ -292,6 +292,38 @@ def test_it_is_written_anew_when_it_has_grown_and_a_crash_in_between_does_no_har
     assert disk.open_files == LEDGER_FILES
 
 
+def test_a_rewriting_leaves_nothing_in_doubt_at_any_moment(disk: LossyDisk) -> None:
+    """A log that is opened meanwhile does not fail: streams are opened and created while the journal is rewritten."""
+    ledger = Ledger.open(disk, ROOT)
+    ledger._rewrite_at = 0
+    rewrites = ledger.statistics().rewrites
+    done: list[OSError | None] = []
+    ledger.append([voted(1)], done.append)
+    while not done:
+        assert not ledger.is_in_doubt
+        disk.step()
+    assert ledger.statistics().rewrites == rewrites + 1
+    disk.finish()
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "rename"])
+def test_what_has_failed_is_in_doubt_until_new_files_have_their_names(disk: LossyDisk, operation: str) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    ledger._rewrite_at = 0 if operation == "rename" else ledger._rewrite_at
+    done: list[OSError | None] = []
+    disk.fail_next(operation, errno.EIO)
+    ledger.append([voted(1)], done.append)
+    disk.finish()
+    assert done[0] is not None
+    assert ledger.is_in_doubt
+
+    ledger.append([], done.append)
+    while len(done) == 1:
+        assert ledger.is_in_doubt
+        disk.step()
+    assert not ledger.is_in_doubt
+
+
 @pytest.mark.parametrize("operation", ["write", "sync", "allocate"])
 def test_a_failed_batch_is_told_and_the_next_one_goes_to_new_files(disk: LossyDisk, operation: str) -> None:
     ledger = Ledger.open(disk, ROOT)
