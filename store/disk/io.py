@@ -8,6 +8,7 @@ thread (`submit`). Tests and the simulator use a disk that loses everything that
 Nothing polls. Source: a file system behind a port (raft-engine).
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -348,8 +349,17 @@ class LocalDisk:
 
     def used_bytes(self, path: Path) -> int:
         """See Disk."""
-        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-        return sum(each.stat().st_blocks * STAT_BLOCK_BYTES for each in files)
+        if path.is_file():
+            return path.stat().st_blocks * STAT_BLOCK_BYTES
+        blocks, directories = 0, [os.fspath(path)]
+        while directories:  # with pathlib it took a quarter of a start with a thousand streams
+            with contextlib.suppress(FileNotFoundError), os.scandir(directories.pop()) as found:
+                for each in found:
+                    if each.is_dir(follow_symlinks=False):
+                        directories.append(each.path)
+                    elif each.is_file():
+                        blocks += each.stat().st_blocks
+        return blocks * STAT_BLOCK_BYTES
 
     def open_file(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""

@@ -427,3 +427,18 @@ def test_what_cannot_be_made_is_a_failed_write(
     assert done[0].errno == code
     assert (tmp_path / "a").read_bytes() == b""
     disk.close_file(fd)
+
+
+def test_what_files_take_is_counted_at_any_depth_and_through_no_link(tmp_path: Path, disk: LocalDisk) -> None:
+    deep = tmp_path / "store" / "a" / "b"
+    deep.mkdir(parents=True)
+    files = [tmp_path / "store" / "top", deep / "one", deep / "two"]
+    for number, path in enumerate(files, 1):
+        path.write_bytes(b"x" * 10_000 * number)
+    (deep / "round").symlink_to(tmp_path / "store")
+    (deep / "nowhere").symlink_to(tmp_path / "gone")
+    expected = sum(path.stat().st_blocks * 512 for path in files)
+    assert expected >= 60_000
+    assert disk.used_bytes(tmp_path / "store") == expected
+    assert disk.used_bytes(files[0]) == files[0].stat().st_blocks * 512
+    assert disk.used_bytes(tmp_path / "gone") == 0
