@@ -199,6 +199,7 @@ class Callouts:
             self.refused += 1
             return False
         asked = Asked(user_key=new_user_key(), server_id=identity.server_id, accounts=self.accounts)
+        self._note(asker, rules.account)
         word, now_s = secrets.token_urlsafe(TOKEN_BYTES), facts.unix_ns // NS_PER_S
         self._in_flight[word] = _Asking(asker, asked, facts, done, rules)
         self.asked += 1
@@ -258,7 +259,15 @@ class Callouts:
         outcome = self._judge(payload, asking)
         again = partial(self._answered, payload, asking, is_last=True)
         if is_last or self.lookups is None or not self.lookups.seeks(outcome, asking.asker.ip, again):
+            if isinstance(outcome, LoginRefusal):
+                self._note(asking.asker, asking.rules.account, outcome.why)
             asking.done(outcome)
+
+    def _note(self, asker: AskedConnection, account: str, why: str = "") -> None:
+        """Note of a client what the account of the service hears when it ends without having been let in."""
+        session = self.sessions.by_cid.get(asker.client["id"])
+        if session is not None:
+            session.asked_in, session.distrust, session.named = account, why, asker.client.get("user", "")
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
         """The client's user; an answer to a sealed request may be sealed, or not."""

@@ -58,6 +58,8 @@ class Session:
     proxy_key: str = ""  # of the trusted proxy that speaks for the client
     is_called: bool = False  # a service said who it is
     named: str = ""  # the user that a refused CONNECT named
+    asked_in: str = ""  # the account whose service is asked who it is
+    distrust: str = ""  # why the service's answer did not let it in
     document: dict[str, Any] | None = attrs.field(default=None, repr=False)  # of the last CONNECT: it has secrets
 
     @property

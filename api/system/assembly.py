@@ -49,6 +49,7 @@ class SystemAccount:
         events = SystemEvents(
             head=head,
             outbox=outboxes(options.system_account),
+            outboxes=outboxes,
             accounts=pages.accounts,
             varz=pages.varz,
             clock=pages.clock,

@@ -19,7 +19,7 @@ from jetraft.api.plane.reasons import Reason
 from jetraft.api.sessions.client_info import client_info
 from jetraft.api.sessions.session import Closed, Session
 from jetraft.api.system.head import ServerHead
-from jetraft.api.turns.outbox import PlaneOutbox
+from jetraft.api.turns.outbox import PlaneOutbox, PlaneOutboxes
 from jetraft.cluster.capture.reach import MessageOrigin
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.encoding.jsoncodec import encode
@@ -27,7 +27,9 @@ from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
 
 TYPE_PREFIX: Final = "io.nats.server.advisory.v1."
+DISTRUSTED: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"  # in the account of a service; all others are of the system account
 ID_CHARS: Final = 22  # as long as nats-server's
+OF_SERVICES: Final = (Reason.AUTHENTICATION_FAILURE, Reason.AUTHENTICATION_TIMEOUT, Reason.PROXY_REQUIRED)
 NEWS_MAX: Final = 10_000  # that wait to be told
 STATSZ_FIRST_S: Final = 0.25  # nats-server's intervals: a new server is soon heard of, then each time twice as late
 STATSZ_S: Final = 10.0
@@ -40,6 +42,7 @@ class SystemEvents:
 
     head: ServerHead
     outbox: PlaneOutbox
+    outboxes: PlaneOutboxes  # of the accounts whose services say who clients are
     accounts: AccountPages
     varz: Varz
     clock: Clock
@@ -122,6 +125,8 @@ class SystemEvents:
 
     def _tell_closed(self, closed: Closed) -> None:
         session = closed.session
+        if session.asked_in and closed.reason in OF_SERVICES:
+            self._tell_distrusted(closed)
         if closed.reason == Reason.AUTHENTICATION_FAILURE:
             self._tell_end(f"$SYS.SERVER.{self.head.identity.server_id}.CLIENT.AUTH.ERR", closed)
         elif session.verdict is None:  # it has never said who it is
@@ -130,11 +135,22 @@ class SystemEvents:
             self._tell_number(session.account)
         self._tell_end(f"$SYS.ACCOUNT.{session.account}.DISCONNECT", closed)
 
+    def _tell_distrusted(self, closed: Closed) -> None:
+        """Tell the owners of the service that it has not let a client in, or has not answered in time."""
+        session = closed.session
+        outbox = self.outboxes(session.asked_in)
+        if outbox.has_interest(DISTRUSTED, origin=MessageOrigin.ADVISORY):
+            event = self._ended(closed, session.distrust or reason_of(closed))
+            event["client"]["acc"] = session.asked_in
+            outbox.send(DISTRUSTED, payload=encode(event), origin=MessageOrigin.ADVISORY)
+
     def _tell_end(self, subject: str, closed: Closed) -> None:
-        if not self._is_wanted(subject):
-            return
+        if self._is_wanted(subject):
+            self._send(subject, self._ended(closed, reason_of(closed)))
+
+    def _ended(self, closed: Closed, reason: str) -> dict[str, Any]:
         counters = closed.counters
-        event = {
+        return {
             **self._typed("client_disconnect"),
             "server": self.head.next(),
             "client": client_info(
@@ -146,9 +162,8 @@ class SystemEvents:
             # Seen from the client: nats-server's `sent` is what the client has sent.
             "sent": {"msgs": counters["in_msgs"], "bytes": counters["in_bytes"]},
             "received": {"msgs": counters["out_msgs"], "bytes": counters["out_bytes"]},
-            "reason": reason_of(closed),
+            "reason": reason,
         }
-        self._send(subject, event)
 
     def _tell_number(self, account: str) -> None:
         subjects = (f"$SYS.SERVER.ACCOUNT.{account}.CONNS", f"$SYS.ACCOUNT.{account}.SERVER.CONNS")

@@ -44,6 +44,17 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield started
 
 
+@pytest.fixture(params=KINDS, scope="module")
+def telling(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a system account, whose service has a second to answer."""
+    config = CONFIG.replace("timeout: 60", "timeout: 1").replace("[service]", "[service, known, sys]")
+    config = (
+        config.replace("AUTH {", "SYS { users: [ { user: sys, password: x } ] }\n  AUTH {") + "\nsystem_account: SYS"
+    )
+    with Server(request.param, directory=tmp_path_factory.mktemp("telling"), config=config) as started:
+        yield started
+
+
 def lines(server: Server, data: bytes = b"", /, **login: Any) -> list[str]:
     with RawClient(server.address, connect=False) as client:
         client.send(connect_line(**login) + data + b"PING\r\n")  # at once: the server may end the connection
@@ -227,6 +238,46 @@ def test_a_client_waits_no_longer_than_it_may(kind: Any, tmp_path: Path) -> None
         with CalloutService(started.address, SERVICE, lambda _request: None):
             assert lines(started, user="x") in ([VIOLATION], ["-ERR 'Authentication Timeout'"])
         assert lines(started, **SERVICE) == []
+
+
+@pytest.mark.parametrize(
+    ("decide", "reason"),
+    [
+        (lambda request: answer(ISSUER, request, error="no"), "no"),
+        (lambda request: answer(ISSUER, request, jwt=user_token(ISSUER, request, claims={"aud": "NONE"})), "account"),
+        (
+            lambda request: answer(ISSUER, request, jwt=user_token(ISSUER, request, claims={"exp": 5})),
+            "claim is expired",
+        ),
+        (lambda _request: b"", "no reason supplied"),
+        (lambda _request: b"no token", "xpected 3 chunks"),
+        (lambda _request: None, ""),  # nats-server leaves it out
+    ],
+    ids=["refused", "no account", "expired", "nothing", "no token", "silence"],
+)
+def test_the_account_of_the_service_hears_who_was_not_let_in(
+    telling: Server, decide: Callable[[Request], bytes | None], reason: str
+) -> None:
+    with CalloutService(telling.address, SERVICE, decide), connected(telling) as listener:
+        sid = listener.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
+        listener.settle()
+        assert len(lines(telling, **NAMED)) == 1
+        (heard,) = listener.messages(sid, 1)
+    event = json.loads(heard.payload)
+    client = event["client"]
+    assert event["type"] == "io.nats.server.advisory.v1.client_disconnect"
+    assert event.keys() == {"type", "id", "timestamp", "server", "client", "sent", "received", "reason"}
+    assert {name: client[name] for name in ("acc", "user", "name_tag", "kind", "client_type")} == {
+        "acc": "AUTH", "user": "x", "name_tag": "$G", "kind": "Client", "client_type": "nats",
+    }  # fmt: skip
+    assert (event["sent"], event["received"]) == ({"msgs": 0, "bytes": 0},) * 2
+    assert reason in event["reason"]
+
+
+def connected(server: Server) -> RawClient:
+    """A user of the service's account whom the configuration lets in."""
+    login: dict[str, Any] = {"user": "known", "pass": "k"}
+    return RawClient(server.address, **login)
 
 
 def test_nothing_secret_is_logged(tmp_path: Path) -> None:
