@@ -149,7 +149,16 @@ All other fields have the same names and types on one server, on three, on leaf 
 |---|---|---|---|
 """
 SIGNS: Final = {"-": "missing", "+": "only here", "~": "another value", "*": "all of it"}
-AT_THE_END: Final = ("SERVER.ID.LAMEDUCK", "SERVER.ID.SHUTDOWN")  # tests/conformance/test_system_events.py
+COMPARED: Final = "test_documents.py"
+ADVISED: Final = "test_advisory_envelopes.py"
+OF_OTHERS: Final = {  # and the test that provokes them
+    "SYS.SERVER.<id>.LAMEDUCK": "test_system_events.py",
+    "SYS.SERVER.<id>.SHUTDOWN": "test_system_events.py",
+    "SYS.ACCOUNT.CLIENT.AUTH.ERR": "test_auth_callout.py",
+    "JS.EVENT.ADVISORY.API.LIMIT_REACHED": "test_gateway.py here; not provoked on nats-server",
+    "JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE": "test_advisories.py here; not provoked on nats-server",
+    "JS.EVENT.ADVISORY.SERVER.META_RESCUE": "not sent: `META.RESCUE` is not served, `jetraft recover` is",
+}
 
 
 def pages() -> Iterator[str]:
@@ -176,11 +185,12 @@ def requests() -> Iterator[str]:
 
 def events() -> Iterator[str]:
     """A row for each event and advisory."""
-    told = [subject.replace(".B", ".<account>").replace(".ID", ".<id>") for subject in (*EVENTS, *AT_THE_END)]
-    yield from (f"| `$SYS.{subject}` |" for subject in told)
+    told = [subject.replace(".B", ".<account>").replace(".ID", ".<id>") for subject in EVENTS]
+    yield from (f"| `$SYS.{subject}` | {COMPARED} |" for subject in told)
     kinds = dict.fromkeys((*ADVISORIES, *(kind for _, kind in OF_OPERATORS)))
     named = (re.sub(r"\.(S|R)\b", ".<stream>", re.sub(r"\.[dg]$", ".<consumer>", kind)) for kind in kinds)
-    yield from (f"| `$JS.EVENT.{kind}` |" for kind in dict.fromkeys(named))
+    yield from (f"| `$JS.EVENT.{kind}` | {ADVISED} |" for kind in dict.fromkeys(named))
+    yield from (f"| `${subject}` | {test} |" for subject, test in OF_OTHERS.items())
 
 
 def other_fields() -> Iterator[str]:
@@ -221,7 +231,8 @@ def page() -> str:
         "\n".join(pages()),
     ]
     parts += ["\n\n## Requests, below `$SYS.REQ.`\n| Request | |\n|---|---|\n", "\n".join(requests())]
-    parts += ["\n\n## Events and advisories\n| Subject |\n|---|\n", "\n".join(events()), "\n", FIELDS_HEAD]
+    head = "\n\n## Events and advisories\n| Subject | Provoked by |\n|---|---|\n"
+    parts += [head, "\n".join(events()), "\n", FIELDS_HEAD]
     parts += ["\n".join(other_fields()), "\n"]
     head = "\n## Other differences\n| What | Here | nats-server | Where |\n|---|---|---|---|\n"
     parts += [head, "\n".join(differences()), "\n"]

@@ -15,7 +15,9 @@ import attrs
 from tests.harness.cluster import Cluster
 from tests.harness.leafs import remote
 from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
 from tests.harness.raw import Event, Message, RawClient
+from tests.harness.raw_websocket import WebSocketClient
 from tests.harness.server import Kind, Server
 from tests.harness.tokens import JETSTREAM, TokenOperator
 
@@ -23,6 +25,8 @@ MORE: Final = """
 server_tags: ["az:1"]
 server_metadata { rack: one }
 jetstream { domain: hub }
+websocket { host: "127.0.0.1", port: -1, no_tls: true, compression: true }
+max_traced_msg_len: 100
 """
 ACCOUNTS: Final = """
 accounts {
@@ -53,12 +57,72 @@ CONSUMERS: Final[tuple[dict[str, Any], ...]] = (
     {"durable_name": "p", "ack_policy": "explicit", "deliver_subject": "pushed", "deliver_group": "g"},
     {"durable_name": "q", "ack_policy": "none", "deliver_subject": "nobody"},
     {"name": "e", "ack_policy": "explicit", "inactive_threshold": 600_000_000_000},
+    {
+        "durable_name": "rich",
+        "description": "all of it",
+        "ack_policy": "explicit",
+        "max_deliver": 3,
+        "backoff": [1_000_000_000, 2_000_000_000],
+        "filter_subjects": ["R1.x", "R1.y"],
+        "max_ack_pending": 5,
+        "max_waiting": 7,
+        "max_batch": 3,
+        "max_bytes": 1000,
+        "max_expires": 5_000_000_000,
+        "sample_freq": "50%",
+        "metadata": {"k": "v"},
+        "headers_only": True,
+        "opt_start_seq": 1,
+        "deliver_policy": "by_start_sequence",
+    },
+    {"durable_name": "paused", "ack_policy": "explicit", "pause_until": "2099-01-01T00:00:00Z"},
+    {
+        "durable_name": "pinned",
+        "ack_policy": "explicit",
+        "priority_policy": "pinned_client",
+        "priority_groups": ["g"],
+        "priority_timeout": 120_000_000_000,
+    },
 )
 STREAMS: Final[tuple[dict[str, Any], ...]] = (
     {"name": "R1", "subjects": ["R1.>"], "max_bytes": 1 << 20},
     {"name": "MEM", "subjects": ["MEM"], "storage": "memory"},
     {"name": "MIR", "mirror": {"name": "R1"}},
     {"name": "SRC", "sources": [{"name": "R1", "filter_subject": "R1.x"}]},
+    {
+        "name": "RICH",
+        "subjects": ["rich.*", "rich.in.>"],
+        "description": "all of it",
+        "retention": "interest",
+        "max_consumers": 9,
+        "max_msgs": 99,
+        "max_age": 600_000_000_000,
+        "max_msg_size": 1000,
+        "max_msgs_per_subject": 9,
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "duplicate_window": 60_000_000_000,
+        "compression": "s2",
+        "allow_direct": True,
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": 60_000_000_000,
+        "allow_rollup_hdrs": True,
+        "subject_transform": {"src": "rich.in.>", "dest": "rich.out.>"},
+        "republish": {"src": "rich.a", "dest": "again"},
+        "consumer_limits": {"inactive_threshold": 900_000_000_000, "max_ack_pending": 50},
+        "metadata": {"k": "v"},
+        "placement": {"tags": ["az:1"]},
+        "allow_atomic": True,
+        "allow_batched": True,
+    },
+    {"name": "COUNTS", "subjects": ["counts.>"], "allow_msg_counter": True, "allow_direct": True},
+    {"name": "LATER", "subjects": ["later.>"], "allow_msg_schedules": True, "allow_msg_ttl": True},
+    {"name": "CLOSED", "subjects": ["closed"], "deny_delete": True, "deny_purge": True},
+    {"name": "FAR", "mirror": {"name": "GONE", "external": {"api": "$JS.leaf.API", "deliver": "far"}}},
+    {
+        "name": "MADE",
+        "sources": [{"name": "R1", "subject_transforms": [{"src": "R1.x", "dest": "made.x"}], "opt_start_seq": 1}],
+    },
 )
 
 
@@ -76,7 +140,15 @@ class Site:
 
     def client(self, user: str, name: str, node: int = 0) -> RawClient:
         """A client that is admitted when this returns."""
-        client = RawClient(self.nodes[node % len(self.nodes)].address, connect=False)
+        return self.let_in(RawClient(self.nodes[node % len(self.nodes)].address, connect=False), user, name)
+
+    def web_client(self, user: str, name: str) -> RawClient:
+        """The same over WebSocket, to the first node."""
+        port = self.nodes[0].get("/varz")[1]["websocket"]["port"]
+        return self.let_in(WebSocketClient((HOST, port), connect=False), user, name)
+
+    def let_in(self, client: RawClient, user: str, name: str) -> RawClient:
+        """Say who a client is."""
         login = {"user": user, "pass": "x"} if self.users is None else self.users[user].login(client.info["nonce"])
         client.connect(**login, name=name)
         client.settle()
@@ -135,6 +207,9 @@ def populate(site: Site) -> None:
             assert "error" not in answer, answer
         one.acknowledged(f"{stream_name}.x", b"x")
     wait_copied(one)
+    site.web_client("a", "web").subscribe("web")
+    site.web_client("b", "web gone")
+    site.leave("web gone")
     site.client("a", "left")
     site.leave("left")
     passing = site.client("b", "passing")
