@@ -34,7 +34,7 @@ class Case:
     """One line of the table. `msgs` is about a second's work of the faster server; `floor` is what must be reached."""
 
     name: str
-    mode: Literal["pub", "fan", "req", "jspub", "fast", "fetch", "push"]
+    mode: Literal["pub", "fan", "req", "jspub", "fast", "atomic", "fetch", "get", "push"]
     msgs: int
     options: tuple[str, ...] = ()
     nodes: int = 1
@@ -49,7 +49,7 @@ class Case:
     @property
     def jetstream(self) -> bool:
         """True for the cases that store messages."""
-        return self.mode in ("jspub", "fast", "fetch", "push")
+        return self.mode in ("jspub", "fast", "atomic", "fetch", "get", "push")
 
 
 def many_streams(prefix: str, streams: int, *, msgs: int, nodes: int = 1) -> Case:
@@ -140,6 +140,25 @@ TLS = tuple(
 CLI = (
     Case(name="cli_fast_500", mode="fast", msgs=300_000, options=("batch=500",), floor=1.5),
     Case(name="cli_fast_500_r3", mode="fast", msgs=150_000, options=("batch=500", "replicas=3"), nodes=3, floor=1.5),
+    Case(name="cli_atomic_500", mode="atomic", msgs=200_000, options=("batch=500",)),
+    Case(name="cli_atomic_500_r3", mode="atomic", msgs=100_000, options=("batch=500", "replicas=3"), nodes=3),
+    Case(name="cli_sync_20c", mode="jspub", msgs=60_000, options=("conns=20", "window=1")),
+    Case(name="cli_sync_20c_r3", mode="jspub", msgs=20_000, options=("conns=20", "window=1", "replicas=3"), nodes=3),
+    Case(name="cli_kv_put_20c", mode="jspub", msgs=60_000, options=("conns=20", "window=1", "kv=1", "subjects=1000")),
+    Case(name="cli_get_batch", mode="get", msgs=400_000, fill=400_000),
+    Case(name="cli_get_batch_r3", mode="get", msgs=200_000, options=("replicas=3",), nodes=3, fill=200_000),
+    Case(
+        name="cli_fetch_none_r3", mode="fetch", msgs=400_000, options=("ack=none", "replicas=3"), nodes=3, fill=400_000
+    ),
+)
+# A lone writer waits for the disk: compared with a peer whose every acknowledgement waits for it too.
+CLI_ALONE = (
+    Case(name="cli_sync_1c", mode="jspub", msgs=4_000, options=("window=1",)),
+    Case(name="cli_sync_1c_r3", mode="jspub", msgs=2_000, options=("window=1", "replicas=3"), nodes=3),
+    Case(name="cli_kv_put_1c", mode="jspub", msgs=4_000, options=("window=1", "kv=1", "subjects=1000")),
 )
 PUBLISH = (*R1, *MANY_R1, *R3, *MANY_R3)
-CASES = (*CORE, *PUBLISH, *CLI, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))
+CASES = (
+    *CORE, *PUBLISH, *CLI, *CLI_ALONE, *READ, *PERMISSIONS, *TLS,
+    *(always(case) for case in (*PUBLISH, *CLI_ALONE)),
+)  # fmt: skip

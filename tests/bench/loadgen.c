@@ -8,14 +8,19 @@
  *                                                             publishes to stream i modulo N, one message ahead of time
  *   loadgen fast   port=N conns=1 batch=500 msgs=N size=128 replicas=1   one fast batch for each connection, an ack for
  *                                                             every `batch` messages at most, two of them waited for
+ *   loadgen atomic port=N conns=1 batch=500 msgs=N size=128 replicas=1   atomic batches, one at a time for each connection:
+ *                                                             the first message and the last are waited for
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
  *   loadgen fetch  port=N batch=500 ack=explicit|none msgs=N   pull consumer over the filled stream
+ *   loadgen get    port=N batch=500 msgs=N                     batches of direct gets over the filled stream, one at a time
  *   loadgen push   port=N msgs=N                               ordered push consumer with flow control
  *   loadgen idle   port=N conns=1000                           connect, print the result, wait for the end of input
  *
  * Growth: idle_subs=N (pub, fan) holds N subscriptions that match nothing; idle_consumers=N (jspub) makes N consumers
  * that nobody reads; keep=1 (jspub) publishes into the stream as it is instead of making it anew. With paced=1 it prints
  * "ready" when everything is prepared, and waits for a line before the measured part, and for another one before it ends.
+ *
+ * With kv=1 jspub puts into a key-value bucket.
  *
  * With tls=1 every connection is encrypted.
  *
@@ -56,7 +61,7 @@ typedef struct {
 
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
-static long replicas = 1, batch = 500, chain = 0, batched = 0, streams = 1;
+static long replicas = 1, batch = 500, chain = 0, batched = 0, atomic = 0, kv = 0, streams = 1;
 static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0, tls = 0;
 static SSL_CTX *tls_context;
 static int ack_explicit = 1;
@@ -544,8 +549,10 @@ static void make_stream(const char *name, const char *prefix) {
     api(&all[0], subject, "");
     snprintf(body, sizeof body,
              "{\"name\":\"%s\",\"subjects\":[\"%s.>\"],\"retention\":\"limits\",\"storage\":\"file\",\"num_replicas\":%ld,"
-             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"old\",\"allow_direct\":true%s%s}", name, prefix, replicas,
-             batched ? ",\"allow_batched\":true" : "",
+             "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"discard\":\"%s\",\"allow_direct\":true%s%s}", name, prefix, replicas,
+             kv ? "new" : "old",
+             batched ? ",\"allow_batched\":true" : atomic ? ",\"allow_atomic\":true" :
+             kv ? ",\"max_msgs_per_subject\":1,\"allow_rollup_hdrs\":true,\"deny_delete\":true" : "",
              chain ? ",\"deny_delete\":true,\"deny_purge\":true,\"metadata\":{\"jetraft.chain\":\"sha256\"}" : "");
     snprintf(subject, sizeof subject, "$JS.API.STREAM.CREATE.%s", name);
     must("create stream", api(&all[0], subject, body));
@@ -557,7 +564,7 @@ enum { FIRST_TRIES = 500, FIRST_PAUSE_US = 20000 };
 static void make_streams(void) {
     char name[40], prefix[40], subject[60];
     if (streams == 1) {
-        make_stream("BENCH", "bench.js");
+        make_stream("BENCH", kv ? "$KV.b" : "bench.js");
         return;
     }
     if (keep || streams < 1 || conns % streams) fail("%ld connections for %ld streams", conns, streams);
@@ -616,8 +623,8 @@ static void run_jspub(const char *mode) {
                     key = (long)(x % (uint64_t)subjects);
                 }
                 char *w = head;
-                memcpy(w, "PUB bench.js", 12);
-                w += 12;
+                memcpy(w, kv ? "PUB $KV.b   " : "PUB bench.js", 12);
+                w += kv ? 9 : 12;
                 if (streams > 1) w += put_number(w, (uint64_t)(i % streams));
                 *w++ = '.';
                 w += put_number(w, (uint64_t)key);
@@ -712,6 +719,73 @@ static void run_fast(void) {
     report("fast", msgs, seconds, c0);
 }
 
+/* ---- atomic batches */
+
+static void on_part(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *data, long n) {
+    (void)s, (void)sl, (void)r, (void)rl, (void)hdr;
+    if (memmem(data, n, "\"error\"", 7)) fail("batch refused: %.*s", (int)n, data);
+    if (n) {                    /* the whole is stored */
+        if (number_behind(data, n, "\"count\":") != c->sent - c->done) fail("another count: %.*s", (int)n, data);
+        c->done = c->sent;
+        note_latency(now() - c->sent_at[0]);
+    }
+    c->next = 1;
+}
+
+static void put_part(conn_t *c, long number, long count) {
+    char head[200];
+    int waits = number == 1 || number == count, n;
+    n = snprintf(head, sizeof head, "NATS/1.0\r\nNats-Batch-Id: %s.%ld\r\nNats-Batch-Sequence: %ld\r\n%s\r\n", c->inbox + 1,
+                 c->done, number, number == count ? "Nats-Batch-Commit: 1\r\n" : "");
+    putf(c, "HPUB bench.js.0 %s%s%s%d %ld\r\n", waits ? c->inbox : "", waits ? ".a" : "", waits ? " " : "", n, n + size);
+    put(c, head, n);
+    put_payload(c, (uint64_t)(c->sent++));
+}
+
+static void run_atomic(void) {
+    long i, per = msgs / conns / batch * batch;
+    conn_t *list[MAX_CONNS];
+    msgs = per * conns;
+    if (!msgs || batch < 2) fail("%ld messages are no batch of %ld", msgs / conns, batch);
+    atomic = 1;
+    first_seq = calloc(1, sizeof *first_seq);
+    open_all(conns);
+    make_stream("BENCH", "bench.js");
+    for (i = 0; i < conns; i++) {
+        all[i].sent_at = calloc(1, sizeof(double));
+        all[i].next = 1;
+        putf(&all[i], "SUB %s.a 1\r\nPING\r\n", all[i].inbox);
+        expect(&all[i], "PONG\r\n");
+        list[i] = &all[i];
+    }
+    double c0, t0 = begin(&c0);
+    for (;;) {
+        long ended = 0;
+        for (i = 0; i < conns; i++) {
+            conn_t *c = &all[i];
+            ended += c->done == per;
+            if (c->next && c->done < per) {     /* what was waited for has come */
+                c->next = 0;
+                if (c->sent == c->done) {
+                    c->sent_at[0] = now();
+                    put_part(c, 1, batch);
+                } else {
+                    for (long number = 2; number <= batch; number++) put_part(c, number, batch);
+                }
+            }
+            flush(c);
+        }
+        if (ended == conns) break;
+        wait_any(list, (int)conns);
+        for (i = 0; i < conns; i++)
+            if (fill_in(&all[i])) consume(&all[i], on_part);
+    }
+    double seconds = now() - t0;
+    char *info = api(&all[0], "$JS.API.STREAM.INFO.BENCH", "");
+    if (number_behind(info, strlen(info), "\"messages\":") != msgs) fail("the stream has others: %s", info);
+    report("atomic", msgs, seconds, c0);
+}
+
 /* ---- JetStream delivery */
 
 static long received, status_replies;
@@ -775,6 +849,36 @@ static void run_fetch(void) {
     report("fetch", msgs, now() - t0, c0);
 }
 
+static void on_got(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *data, long n) {
+    if (hdr && n == hdr) {
+        if (!memmem(data, n, " 204 ", 5)) fail("status %.*s", (int)n, data);
+        c->done = received;     /* of the batch */
+        return;
+    }
+    on_delivery(c, s, sl, r, rl, hdr, data, n);
+}
+
+static void run_get(void) {
+    char body[100];
+    open_all(1);
+    conn_t *c = &all[0];
+    ack_explicit = 0;
+    putf(c, "SUB %s.g 1\r\nPING\r\n", c->inbox);
+    expect(c, "PONG\r\n");
+    double c0, t0 = begin(&c0);
+    while (received < msgs) {
+        long target = received + (msgs - received < batch ? msgs - received : batch);
+        snprintf(body, sizeof body, "{\"seq\":%ld,\"batch\":%ld}", received + 1, target - received);
+        putf(c, "PUB $JS.API.DIRECT.GET.BENCH %s.g %zu\r\n%s\r\n", c->inbox, strlen(body), body);
+        while (c->done < target) {
+            flush(c);
+            wait_one(c);
+            if (fill_in(c)) consume(c, on_got);
+        }
+    }
+    report("get", msgs, now() - t0, c0);
+}
+
 static void run_push(void) {
     char body[800], subject[100];
     open_all(1);
@@ -815,7 +919,7 @@ static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
         {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"chain", &chain}, {"batch", &batch},
-        {"streams", &streams}, {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
+        {"streams", &streams}, {"kv", &kv}, {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
     };
     const char *equals = strchr(word, '=');
     if (!equals) fail("expected name=value, got %s", word);
@@ -830,7 +934,7 @@ static void parse_option(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) fail("usage: loadgen pub|fan|req|jspub|fast|fill|fetch|push|idle name=value ...");
+    if (argc < 2) fail("usage: loadgen pub|fan|req|jspub|fast|atomic|fill|fetch|get|push|idle name=value ...");
     for (int i = 2; i < argc; i++) parse_option(argv[i]);
     if (size > (long)sizeof pattern || size < 0) fail("size out of range");
     latency_us = calloc(HISTOGRAM, sizeof *latency_us);
@@ -840,8 +944,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "req")) run_req();
     else if (!strcmp(argv[1], "jspub")) run_jspub("jspub");
     else if (!strcmp(argv[1], "fast")) run_fast();
+    else if (!strcmp(argv[1], "atomic")) run_atomic();
     else if (!strcmp(argv[1], "fill")) { conns = 1; run_jspub("fill"); }
     else if (!strcmp(argv[1], "fetch")) run_fetch();
+    else if (!strcmp(argv[1], "get")) run_get();
     else if (!strcmp(argv[1], "push")) run_push();
     else if (!strcmp(argv[1], "idle")) run_idle();
     else fail("unknown mode %s", argv[1]);

@@ -125,7 +125,7 @@ def run_case(generator: Path, case: Case, kind: Kind, *, share: float) -> Result
     with servers(kind, nodes=case.nodes, config=config) as running:
         front = running[0]
         if case.fill:
-            sizes = tuple(option for option in case.options if option.startswith(("size=", "tls=")))
+            sizes = tuple(option for option in case.options if option.startswith(("size=", "tls=", "replicas=")))
             fill = ("window=4000", f"msgs={int(case.fill * share)}", *sizes)
             generate(generator, "fill", front, fill)
         options = (*case.options, f"msgs={msgs}")
