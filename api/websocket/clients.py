@@ -6,7 +6,6 @@ read by h11. A refusal leaves the connection open for another one, as with nats-
 
 import logging
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
 from typing import Protocol
@@ -26,6 +25,7 @@ from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, judge_upgrade
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.events import CONNECTION_REFUSED
+from jetraft.store.model.gotime import http_date
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class WebSocketClients:
             ("Content-Type", "text/plain; charset=utf-8"),
             ("Sec-Websocket-Version", "13"),
             ("X-Content-Type-Options", "nosniff"),
-            ("Date", formatdate(usegmt=True)),
+            ("Date", http_date(self.clock.unix_ns())),
             ("Content-Length", str(len(body))),
         ]
         response = h11.Response(status_code=refusal.status, reason=phrase, headers=headers)

@@ -17,6 +17,8 @@ NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
 DURATION_NS_MAX: Final = (1 << 63) - 1  # time.Duration is an int64
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _FRACTION_DIGITS: Final = 9
 ZERO_TIME_NS: Final = -62_135_596_800 * NS_PER_S  # Go's zero time, 0001-01-01T00:00:00Z
 TIME_NS_END: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 3339 cannot write
@@ -51,6 +53,12 @@ _UNIT_NS: Final = {
     "h": NS_PER_HOUR,
 }
 _DURATION_PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
+
+
+def http_date(unix_ns: int) -> str:
+    """The time of a Date header (RFC 9110); what the library has for it would load its parser of mail."""
+    moment = _EPOCH + timedelta(seconds=unix_ns // NS_PER_S)
+    return f"{_DAYS[moment.weekday()]}, {moment.day:02} {_MONTHS[moment.month - 1]} {moment:%Y %H:%M:%S} GMT"
 
 
 def format_time(unix_ns: int) -> str:

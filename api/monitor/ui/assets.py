@@ -5,7 +5,7 @@ and make no markup out of text (`require-trusted-types-for`): a stream whose nam
 """
 
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -35,7 +35,7 @@ FILES: Final[Mapping[str, tuple[str, str]]] = {  # path below the base path -> f
 
 def asset_table() -> dict[str, Handler]:
     """Path -> handler of each file. The files are read now, some 100 KB, so that no request reads one."""
-    folder = files(__name__.rpartition(".")[0]) / "static"
+    folder = Path(__file__).parent / "static"  # `importlib.resources` would load zipfile and all that it needs
     table: dict[str, Handler] = {}
     for path, (name, content_type) in FILES.items():
         table[path] = _always(with_headers(Page(body=(folder / name).read_bytes(), content_type=content_type)))

@@ -8,7 +8,6 @@ at a sign-out, after IDLE_S without a request, or after LIFE_S.
 import secrets
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 import attrs
@@ -247,6 +246,8 @@ class SignIns:
 
     def _digest_of(self, asked: WebRequest) -> bytes | None:
         """Of the number in the request's cookie."""
+        from http.cookies import CookieError, SimpleCookie  # noqa: PLC0415  most servers have no visitor
+
         try:
             found = SimpleCookie(asked.header("cookie")).get(self.cookie)
         except CookieError:

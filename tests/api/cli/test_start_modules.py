@@ -34,6 +34,13 @@ OPTIONAL = """
     jetraft.api.config.file jetraft.api.leafnodes.leafnodes jetraft.api.monitor.http jetraft.api.tls.clients
     jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
 """
+# What pages, WebSocket and leaf nodes could do without, and loaded once: parsers of mail and cookies, archives.
+OF_PAGES = "email email.utils http.cookies importlib.resources.readers zipfile"
+CONFIG = """
+http: "127.0.0.1:-1"
+websocket { host: "127.0.0.1", port: -1, no_tls: true }
+leafnodes { host: "127.0.0.1", port: -1 }
+"""
 OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
 MODULES_ALONE_MAX = 490  # with those of Python and of the libraries; the last: packages of store/model
 MODULES_OF_JETSTREAM_MAX = 779  # the last: packages of store/model
@@ -68,6 +75,16 @@ def test_jetstream_loads_nothing_of_other_features(cache: Path, tmp_path: Path) 
     loaded = run(cache, "-js", "-sd", str(tmp_path))
     assert set(OF_JETSTREAM.split()) <= loaded
     assert loaded & set(f"{LIBRARIES} {OPTIONAL} {OF_CLUSTERS} {LATE}".split()) == set()
+
+
+def test_pages_websocket_and_leaf_nodes_load_no_parsers_of_mail_cookies_or_archives(
+    cache: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text(CONFIG, encoding="utf-8")
+    loaded = run(cache, "-js", "-sd", str(tmp_path / "store"), "-c", str(config))
+    assert {"jetraft.api.monitor.http", "jetraft.api.websocket.clients", "jetraft.api.leafnodes.leafnodes"} <= loaded
+    assert loaded & set(OF_PAGES.split()) == set()
 
 
 def test_a_start_loads_no_more_modules_than_it_did(cache: Path, tmp_path: Path) -> None:

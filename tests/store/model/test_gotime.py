@@ -1,15 +1,19 @@
 """Go's texts of times and durations."""
 
+from email.utils import formatdate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.model.gotime import (
     DURATION_NS_MAX,
+    NS_PER_S,
     ZERO_TIME_NS,
     explain_time,
     format_duration,
     format_time,
+    http_date,
     parse_duration,
     parse_time,
     until_ns,
@@ -116,3 +120,8 @@ def test_the_time_until_a_moment_has_64_bits_as_in_go() -> None:
     assert until_ns(LAST_NS, 10**18) == DURATION_NS_MAX
     assert until_ns(ZERO_TIME_NS, 10**18) == -DURATION_NS_MAX - 1
     assert until_ns(5, 3) == 2
+
+
+@pytest.mark.parametrize("unix_s", [0, 951_782_399, 1_709_210_096, 1_798_761_599, 4_102_444_800])
+def test_dates_of_http_are_those_of_the_library(unix_s: int) -> None:
+    assert http_date(unix_s * NS_PER_S + 999_999_999) == formatdate(unix_s, usegmt=True)
