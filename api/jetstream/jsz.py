@@ -19,6 +19,7 @@ from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_duration, format_time
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
+from jetraft.store.model.state import group_of_consumer
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ class Jsz:
     def _raft_groups(replica: StreamReplica, group: str, question: JszQuestion) -> dict[str, Any]:
         """The stream's group, and of each consumer its part of that, by a name that no other consumer has."""
         names = replica.consumer_names()[:CONSUMERS_MAX] if question.consumer else []
-        parts = [{"name": name, "raft_group": f"{group}.{name}"} for name in names]
+        parts = [{"name": name, "raft_group": group_of_consumer(group, name)} for name in names]
         return {"stream_raft_group": group, **({"consumer_raft_groups": parts} if parts else {})}
 
     def _consumers(

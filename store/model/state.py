@@ -125,6 +125,15 @@ class ClusterInfo(WireObject):
     )
     desired: DesiredInfo | None = wire(Struct(DesiredInfo, "server.DesiredInfo"), omitempty=True)
 
+    def of_consumer(self, name: str) -> "ClusterInfo":
+        """The same as a consumer of the stream shows it."""
+        return attrs.evolve(self, raft_group=group_of_consumer(self.raft_group, name)) if self.raft_group else self
+
+
+def group_of_consumer(group: str, name: str) -> str:
+    """The name of a consumer's part of its stream's group. Tools tell consumers apart by their groups."""
+    return f"{group}.{name}"
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamAlternate(WireObject):

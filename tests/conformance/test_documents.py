@@ -8,6 +8,7 @@ test_advisory_envelopes.py and test_operator_advisories.py, the end of a server 
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -80,6 +81,33 @@ def of_site(name: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
 @pytest.mark.parametrize("text", TEXTS)
 def test_both_servers_say_it_with_the_same_fields(found: Mapping[str, Found], site: str, text: str) -> None:
     assert unexplained(found[site][text]) == []
+
+
+GROUPS: Final = "/jsz?accounts=1&streams=1&consumers=1&raft=1"
+
+
+def groups_of(site: Site) -> list[tuple[str, list[str], list[str]]]:
+    """Of each stream on each node: its group, those that are told of its consumers, and those that these show."""
+    found = []
+    for node in site.nodes:
+        for account in node.get(GROUPS)[1]["account_details"]:
+            for stream in account.get("stream_detail", ()):
+                told = {part["name"]: part["raft_group"] for part in stream.get("consumer_raft_groups") or ()}
+                rows = {row["name"]: row["cluster"] for row in stream.get("consumer_detail") or ()}
+                # nats-server has moments at which one of them has no group.
+                shown = {name: cluster["raft_group"] for name, cluster in rows.items() if "raft_group" in cluster}
+                assert shown == {name: told[name] for name in shown}, stream["name"]
+                found.append((stream["stream_raft_group"], list(told.values()), list(shown)))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tools_tell_consumers_apart_by_their_groups(kind: Kind, tmp_path: Path) -> None:
+    with SITES["three"](kind, tmp_path) as site:
+        found = groups_of(site)
+    assert any(len(consumers) > 1 and shown for _, consumers, shown in found)
+    for stream, consumers, _ in found:
+        assert len({stream, *consumers}) == 1 + len(consumers)
 
 
 def test_every_difference_on_the_list_is_one(found: Mapping[str, Found]) -> None:

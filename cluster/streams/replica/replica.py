@@ -331,7 +331,9 @@ class StreamReplica:
         created = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
         if changed is not None and created.change is not None:
             changed(created.change, created.name)
-        info = self._leading().consumers.info(created.name, self.cluster(), initial=created.begins)
+        info = self._leading().consumers.info(
+            created.name, self.cluster().of_consumer(created.name), initial=created.begins
+        )
         if info is None:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
         return info
@@ -343,20 +345,21 @@ class StreamReplica:
 
     async def reset_consumer(self, name: str, seq: int) -> tuple[ConsumerInfo, int] | None:
         """Deliver again from a sequence, 0: from the ack floor; the consumer then, and that sequence. Committed."""
-        return await self._leading().consumers.reset(name, seq, self.cluster())
+        return await self._leading().consumers.reset(name, seq, self.cluster().of_consumer(name))
 
     def consumer_info(self, name: str) -> ConsumerInfo | None:
         """The consumer as its leader sees it; None when there is none."""
-        return self._leading().consumers.info(name, self.cluster())
+        return self._leading().consumers.info(name, self.cluster().of_consumer(name))
 
     def consumer_view(self, name: str) -> ConsumerInfo | None:
         """The consumer as this replica knows it, which need not lead: what waits for messages only the leader knows."""
         if self._leadership is not None:
-            return self._leadership.consumers.info(name, self.cluster())
+            return self._leadership.consumers.info(name, self.cluster().of_consumer(name))
         state = self.machine.consumers.get(name)
         if state is None:
             return None
-        return info_of(self.config.name, state, applied_figures(state), self.cluster(), self._site.clock.unix_ns())
+        cluster = self.cluster().of_consumer(name)
+        return info_of(self.config.name, state, applied_figures(state), cluster, self._site.clock.unix_ns())
 
     async def settle_consumers(self) -> None:
         """Return when the consumers' states in the machine are what clients have seen of them by now."""
