@@ -46,7 +46,7 @@ MEANT: Final = (
     Meant(
         where="VARZ",
         path="+websocket.handshake_timeout",
-        reason="5 s where none is configured; nats-server waits for ever",
+        reason="5 s where none is configured; nats-server has no limit then",
     ),
     Meant(
         where="VARZ",
