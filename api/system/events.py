@@ -125,7 +125,7 @@ class SystemEvents:
 
     def _tell_closed(self, closed: Closed) -> None:
         session = closed.session
-        if session.asked_in and closed.reason in OF_SERVICES:
+        if session.asked_in and session.verdict is None and closed.reason in OF_SERVICES:
             self._tell_distrusted(closed)
         if closed.reason == Reason.AUTHENTICATION_FAILURE:
             self._tell_end(f"$SYS.SERVER.{self.head.identity.server_id}.CLIENT.AUTH.ERR", closed)
