@@ -8,20 +8,13 @@ from collections.abc import Callable
 
 import trio
 
+from jetraft.raft._turn import Noticed
 
-class Change:
+
+class Change(Noticed):
     """See the module. `notify` costs next to nothing while no task waits."""
 
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event: trio.Event | None = None
-
-    def notify(self) -> None:
-        """Wake all tasks that wait."""
-        if self._event is not None:
-            self._event.set()
-            self._event = None
+    __slots__ = ()
 
     async def wait(self) -> None:
         """Return after the next `notify`."""

@@ -7,15 +7,15 @@ that a peer returning from a short absence needs (rule 33). While a peer fetches
 (rule 36).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.raft._turn import AppliedSum
 from jetraft.raft.engine.membership import ConfigurationHistory
 from jetraft.raft.engine.messages import SnapshotOffer
 from jetraft.raft.machine import DefersState, StateMachine
-from jetraft.store.port import Checkpoint, DeferredState, Entry, GroupLog
+from jetraft.store.port import Checkpoint, DeferredState, GroupLog
 
 if TYPE_CHECKING:
     from jetraft.store.model.files.manifest import Manifest
@@ -50,7 +50,7 @@ class _Saved:
     token: int
 
 
-class Checkpointer:
+class Checkpointer(AppliedSum):
     """Saves checkpoints of one group and trims its log behind them.
 
     The blocks that the *older* of the two checkpoints needs are kept: its messages are those that were live when it was
@@ -58,16 +58,11 @@ class Checkpointer:
     """
 
     __slots__ = (
-        "_bytes",
         "_configurations",
-        "_entries",
-        "_held_until_ns",
         "_log",
         "_machine",
-        "_policy",
         "_saved",
         "_saved_at_ns",
-        "_state_bytes",
         "trim_token",
     )
 
@@ -83,18 +78,14 @@ class Checkpointer:
         term: int = 0,
     ) -> None:
         """`index`, `term`, `state_bytes`: of the checkpoint that the machine was restored from; zeros when none was."""
-        self._policy = policy
+        super().__init__(policy, state_bytes)
         self._log = log
         self._machine = machine
         self._configurations = configurations
         members = configurations.encode_at(index)
         first_live_seq = machine.first_live_seq if index else 0
         self._saved = [_Saved(index, term, members, first_live_seq, log.token())]  # two at most
-        self._state_bytes = state_bytes
-        self._bytes = 0
-        self._entries = 0
         self.trim_token: int | None = None  # of the checkpoint behind which the log is to be trimmed when it is durable
-        self._held_until_ns = 0
         self._saved_at_ns: int | None = None
 
     @property
@@ -107,12 +98,6 @@ class Checkpointer:
         """Whether a checkpoint before the newest one is kept."""
         return self._saved[0].index < self._saved[-1].index
 
-    def note_applied(self, entries: Sequence[Entry]) -> None:
-        """These entries are applied."""
-        self._entries += len(entries)
-        for entry in entries:
-            self._bytes += len(entry.frame)
-
     def hold_until(self, until_ns: int) -> None:
         """A peer fetches the newest checkpoint: take no other, and trim nothing, until then."""
         self._held_until_ns = max(self._held_until_ns, until_ns)
@@ -120,13 +105,6 @@ class Checkpointer:
     def is_held(self, now_ns: int) -> bool:
         """Whether a peer may be fetching."""
         return now_ns < self._held_until_ns
-
-    def save_if_due(self, applied_index: int, now_ns: int) -> None:
-        """Checkpoint when that is worth its cost now, and no member fetches the present one."""
-        policy = self._policy
-        enough = self._bytes >= policy.applied_bytes_min or self._entries >= policy.applied_entries_min
-        if enough and self._bytes >= policy.state_bytes_factor * self._state_bytes and now_ns >= self._held_until_ns:
-            self.save(applied_index, now_ns)
 
     def save(self, applied_index: int, now_ns: int) -> None:
         """Checkpoint the state after `applied_index`; durable through the log's next batch."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from jetraft.raft._turn import DISK_ERRORS
 from jetraft.raft.checkpointing import Unsaved
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import Message, Resigned, TermNotice
@@ -20,7 +21,6 @@ from jetraft.raft.handover import Handover
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Waiter, result_of
 from jetraft.raft.replay import Replayed
-from jetraft.raft.turns import DISK_ERRORS
 from jetraft.store.disk.io import run_blocking
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId

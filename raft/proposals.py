@@ -6,13 +6,11 @@ apply.
 """
 
 import enum
-from collections.abc import Callable, Sequence
-from operator import itemgetter
-from typing import Final
+from collections.abc import Callable
 
 import trio
 
-from jetraft.raft.engine.port import Proposal
+from jetraft.raft._turn import ProposalQueue
 from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.ids import GroupId
 
@@ -35,22 +33,12 @@ class OutcomeUnknownError(Exception):
 
 Done = Callable[[Outcome, object], None]
 Committed = Callable[[], None]
-_PROPOSAL_OF: Final = itemgetter(0)
 
 
-class Proposals:
+class Proposals(ProposalQueue):
     """The proposals and reads of one group on one node. A turn looks at the public queues, and changes none of them."""
 
-    __slots__ = ("_announced", "_waiting", "confirmed_reads", "new_confirmed_reads", "new_reads", "queue", "reads")
-
-    def __init__(self) -> None:
-        self.queue: list[tuple[Proposal, Done | None, Committed | None]] = []
-        self._announced: Fifo[tuple[int, Committed]] = Fifo()  # (log index, to be called at its commit)
-        self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
-        self.new_reads: list[Done] = []  # that the members are asked about at the end of the turn
-        self.new_confirmed_reads: list[Done] = []  # that need no round, and wait for what is in the log by then
-        self.reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
-        self.confirmed_reads: Fifo[tuple[int, Done]] = Fifo()  # (index to be applied, done): they need no round
+    __slots__ = ()
 
     @property
     def queued(self) -> int:
@@ -61,10 +49,6 @@ class Proposals:
     def waiting(self) -> int:
         """How many wait until they are applied."""
         return len(self._waiting)
-
-    def add(self, proposal: Proposal, done: Done | None, committed: Committed | None) -> None:
-        """Keep one for the end of the turn."""
-        self.queue.append((proposal, done, committed))
 
     def add_waiting(self, index: int, done: Done) -> None:
         """An entry that is in the log already."""
@@ -95,39 +79,12 @@ class Proposals:
             self.reads.append((read_round, index, done))
         self.new_reads.clear()
 
-    def seal(self, propose: Callable[[list[Proposal]], int]) -> None:
-        """Let the leader append what is queued; `propose` returns the index of the first."""
-        queue, self.queue = self.queue, []
-        index = propose(list(map(_PROPOSAL_OF, queue)))
-        for _, done, committed in queue:
-            if done is not None:
-                self._waiting.append((index, done))
-            if committed is not None:
-                self._announced.append((index, committed))
-            index += 1
-
     def refuse_queued(self) -> None:
         """This member does not lead."""
         queue, self.queue = self.queue, []
         for _, done, _ in queue:
             if done is not None:
                 done(Outcome.REFUSED, None)
-
-    def tell_committed(self, index: int) -> bool:
-        """Everything up to `index` is committed and about to be applied; returns whether any caller had asked."""
-        announced = self._announced
-        if not announced or announced[0][0] > index:
-            return False
-        while announced and announced[0][0] <= index:
-            announced.popleft()[1]()
-        return True
-
-    def tell_applied(self, first_index: int, results: Sequence[object]) -> None:
-        """The entries from `first_index` on are applied, with these results."""
-        waiting, end = self._waiting, first_index + len(results)
-        while waiting and waiting[0][0] < end:
-            index, done = waiting.popleft()
-            done(Outcome.OK, results[index - first_index])
 
     def tell_readers(self, confirmed_round: int, applied_index: int) -> None:
         """A round of contact was confirmed, or more was applied."""

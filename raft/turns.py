@@ -1,47 +1,44 @@
 """A group's part of a turn of the node: receive, step the engine, perform what it wants done, learn and advance.
 
 Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready` is performed in one place (`_put`).
-`learn` and `advance` end the turn: learn what became durable, say what is committed; apply it, tell the proposers, seal
-what is queued, let the engine send. Nothing here awaits, and nothing here decides what Raft decides.
+`learn` and `advance` (raft/_turn.pyx) end the turn: learn what became durable, say what is committed; apply it, tell
+the proposers, seal what is queued, let the engine send. Nothing here awaits, or decides what Raft decides.
 
 An unexpected exception of apply stops the group (rule 26), as an error of the log does (rule 7): it takes no further
 part, and says so in `failed`. Damage on this disk is none: applying does not fail for it (decision 127).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from jetraft.raft._turn import DISK_ERRORS, TurnEnd
 from jetraft.raft.changes import Change
 from jetraft.raft.checkpointing import Checkpointer
 from jetraft.raft.engine.acceptor import LogDivergedError
 from jetraft.raft.engine.messages import Message, Role
 from jetraft.raft.engine.port import Engine
 from jetraft.raft.engine.ready import NOTHING, Ready
-from jetraft.raft.freshness import ENDLESS_NS, Freshness
-from jetraft.raft.machine import StateMachine, apply_entries
+from jetraft.raft.freshness import Freshness
+from jetraft.raft.machine import StateMachine
 from jetraft.raft.outbox import RaftOutbox
 from jetraft.raft.proposals import Done, Outcome, Proposals
 from jetraft.raft.tenure import Tenure
 from jetraft.store.model._fifo import Fifo
 from jetraft.store.model.histogram import Histogram
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, GroupLog, StoreError
+from jetraft.store.port import GroupLog, StoreError
 
 log_ = logging.getLogger(__name__)
 
-# What a bad disk answers. It ends this group and no other: the owner opens the log again, and has it repaired.
-DISK_ERRORS: Final = (StoreError, OSError)
 ENGINE_ERRORS: Final = (LogDivergedError, *DISK_ERRORS)  # what the engine finds wrong with the log
-APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
-APPLY_ENTRIES_MAX = 250  # in one go: an entry costs some 8 us, and a flush has up to ROUNDS_PER_FLUSH rounds
 
 
 class GroupStoppedError(Exception):
     """The group was removed from this node."""
 
 
-class Turns:
+class Turns(TurnEnd):
     """The life of one group on one node."""
 
     def __init__(  # noqa: PLR0913  (what a group is made of)
@@ -74,7 +71,7 @@ class Turns:
         self._freshness = freshness
         self._commit_times = commit_times
         self._sealed: Fifo[tuple[int, int]] = Fifo()  # last index and time of what was proposed in a turn
-        self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
+        self._committed = ()  # between `learn` and `advance`: what is to be applied
         self._persisted_token = -1
         self._damage: StoreError | OSError | None = None
 
@@ -173,90 +170,7 @@ class Turns:
         self._damage = self._damage or error
         self._mark_dirty()
 
-    # The end of a turn.
-
-    def learn(self, now_ns: int) -> bool:
-        """Count what became durable, and tell the callers that asked what is committed; returns whether any had.
-
-        Called at the end of a turn for groups that were marked dirty. `advance` follows in the same turn.
-        """
-        self._committed = ()
-        reached, applied_index = self._reached, self.applied_index
-        if self.failed is not None or reached.failed is not None or self._damage is not None:
-            return False
-        try:
-            if reached.durable_token != self._persisted_token:
-                self._persisted_token = reached.durable_token
-                self.progress.notify()
-                # Before the engine counts: what waited for the disk leaves ahead of what is sent because of it.
-                self.outbox.release(reached.durable_token)
-                self._core.persisted(now_ns)
-                if (ready := self._core.take_ready()) is not NOTHING:
-                    self._put(ready, now_ns)
-                if self._checkpointer.trim_token is not None:
-                    self._checkpointer.trim_if_durable(now_ns)
-            last_index = self._core.applicable_index
-            if applied_index >= last_index:
-                return False
-            if last_index - applied_index > APPLY_ENTRIES_MAX:
-                last_index = applied_index + APPLY_ENTRIES_MAX
-            self._committed = self._log.entries(applied_index + 1, last_index, APPLY_BYTES_MAX)
-        except DISK_ERRORS as error:  # the owner repairs the log
-            self.fail(error, now_ns)
-            return False
-        committed_index, sealed = self._committed[-1].index, self._sealed
-        while sealed and sealed[0][0] <= committed_index:
-            self._commit_times.note(now_ns - sealed.popleft()[1])
-        return self.proposals.tell_committed(committed_index)
-
-    def advance(self, now_ns: int) -> None:
-        """Apply what is committed, append what is queued, let the engine send."""
-        if (self.failed is not None or self._reached.failed is not None) and not self.takes_part(now_ns):
-            return
-        tenure, proposals, freshness = self.tenure, self.proposals, self._freshness
-        try:
-            if self._committed and self._damage is None:
-                self._apply(self._committed, now_ns)
-            if self._damage is not None:  # met before, or by what was applied
-                self.fail(self._damage, now_ns)
-                return
-            if tenure.term_led and not tenure.is_leader and self.applied_index >= self._core.term_start_index:
-                tenure.begin()  # everything before the term is applied
-            if proposals.queue:
-                self._seal_queue(now_ns)
-            if tenure.term_led and (
-                proposals.new_reads or proposals.reads or proposals.new_confirmed_reads or proposals.confirmed_reads
-            ):
-                self._answer_reads(now_ns)
-            self._core.flush(now_ns)
-            if (ready := self._core.take_ready()) is not NOTHING:
-                self._put(ready, now_ns)
-        except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
-            self.fail(error, now_ns)
-        if self.failed is None and not (tenure.is_leader and freshness.until_ns == ENDLESS_NS):  # it is known to lead
-            freshness.note(
-                is_leader=tenure.is_leader,
-                told_index=self._core.told_commit_index,
-                applied_index=self.applied_index,
-                now_ns=now_ns,
-            )
-
-    def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
-        """Apply what is committed and durable here, up to a bound per turn."""
-        try:
-            results = apply_entries(self._machine, entries)
-        except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
-            self.fail(error, now_ns)
-            return
-        self._committed = ()
-        self.applied_index = entries[-1].index
-        self._checkpointer.note_applied(entries)
-        self.proposals.tell_applied(entries[0].index, results)
-        self.progress.notify()
-        if self.applied_index < self._core.applicable_index:
-            self._mark_dirty()
-        if self._damage is None:
-            self._checkpointer.save_if_due(self.applied_index, now_ns)
+    # The end of a turn, but for `learn` and `advance`.
 
     def _answer_reads(self, now_ns: int) -> None:
         """Begin those that are new behind all that was proposed before them; answer those that have what they need.
@@ -318,11 +232,3 @@ class Turns:
         else:
             self.proposals.add_confirmed_read(done)
             self._mark_dirty()
-
-    def _seal_queue(self, now_ns: int) -> None:
-        """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
-        if not self.tenure.is_leader:
-            self.proposals.refuse_queued()
-        elif self._core.accepts_proposals:
-            self.proposals.seal(self._core.propose)
-            self._sealed.append((self._log.last_index, now_ns))

@@ -36,7 +36,6 @@ from jetraft.store.log.frame_reader import FrameReader
 from jetraft.store.log.recovery import ranges_of
 from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
 from jetraft.store.log.snapshot import covers
-from jetraft.store.log.staging import FileStaging
 from jetraft.store.log.start import LogOptions, LogStart
 from jetraft.store.log.state import LogState
 from jetraft.store.log.tail import LogTail
@@ -339,6 +338,8 @@ class FileLog:
 
     def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
         """See GroupLog."""
+        from jetraft.store.log.staging import FileStaging  # noqa: PLC0415  few members fetch a snapshot
+
         is_covered = partial(covers, self, manifest.index, manifest.term)
         return FileStaging.begin(self.place, manifest, checkpoint, self._open_installed, is_covered)
 

@@ -4,8 +4,9 @@ from array import array
 
 import pytest
 
+from jetraft.store.blocks._growing import FRAME_OVERHEAD_BYTES
 from jetraft.store.blocks._window import Window
-from jetraft.store.blocks.cache import FRAME_OVERHEAD_BYTES, BlockCache
+from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.blocks.read_ahead import FIRST_BYTES, READERS_MAX, WINDOW_BYTES_MAX, ReadAhead
 from jetraft.store.frames import _frame
 from jetraft.store.frames.format import Kind

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from jetraft.store.blocks._growing import FRAME_OVERHEAD_BYTES
 from jetraft.store.blocks.block import Block, last_seq_of
-from jetraft.store.blocks.cache import FRAME_OVERHEAD_BYTES
 from jetraft.store.disk.io import Batch
 from jetraft.store.frames._frame import make_mark
 from jetraft.store.frames.cipher import SEAL_BYTES

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.frames import _frame
 from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.log import durability, write_queue
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.preallocate import PieceSizes
 from jetraft.store.log.start import LogOptions
+from jetraft.store.log.tail import LogTail
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from tests.doubles.lossy_disk import LossyDisk
@@ -162,11 +164,12 @@ def test_a_log_grows_as_the_same_in_python(work: list[tuple[Any, ...]]) -> None:
 
 def test_what_is_compared_is_not_the_same_code() -> None:
     """Without the patch each step would be compared with itself."""
-    from jetraft.store.log import durability, write_queue  # noqa: PLC0415  (what is patched)
-    from jetraft.store.log.tail import LogTail  # noqa: PLC0415
-
-    compiled = LogTail.append, durability.release_written, write_queue.add_growing
+    compiled = steps()
     with plainly():
-        plain: tuple[Any, ...] = LogTail.append, durability.release_written, write_queue.add_growing
-        assert not set(plain) & set(compiled)
-    assert (LogTail.append, durability.release_written, write_queue.add_growing) == compiled
+        assert not set(steps()) & set(compiled)
+    assert steps() == compiled
+
+
+def steps() -> list[Any]:
+    """Those that are compared."""
+    return [LogTail.append, vars(durability)["release_written"], vars(write_queue)["add_growing"]]

@@ -7,7 +7,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from jetraft.store.blocks.cache import FRAME_OVERHEAD_BYTES, BlockCache
+from jetraft.store.blocks._growing import FRAME_OVERHEAD_BYTES
+from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.blocks.terms import TermRuns
 from jetraft.store.frames import checkpoint as checkpoint_file
 from jetraft.store.frames._frame import crc32c
