@@ -17,6 +17,7 @@ MESSAGE_BYTES = 150
 KEYS = 8
 REPLACED = 300  # messages of one of the keys each, in the first part: enough that its block is worth compacting
 REPLACED_BYTES = 1024
+KEPT_FROM, KEPT_EVERY = 100, 30  # of these, messages of a key of their own: a first block takes some 60
 ROUND = 20  # messages of a part
 ACKED = 8  # of them, by a consumer
 KEPT = 3  # of a purge
@@ -94,9 +95,11 @@ class Life:
             record.group = group
 
     def replace_keys(self, client: RawClient) -> None:
-        """Write some keys again and again, and later no more: most of their block is dead then, but not all of it."""
+        """Write some keys again and again: of the first block all is dead then, of the second one most, but not all."""
         for number in range(REPLACED):
-            self._publish(client, "KEYS", f"KEYS.first{number % KEYS}", REPLACED_BYTES)
+            keeps = number >= KEPT_FROM and number % KEPT_EVERY == 0
+            key = f"kept{number}" if keeps else f"first{number % KEYS}"
+            self._publish(client, "KEYS", f"KEYS.{key}", REPLACED_BYTES)
 
     def purge(self, client: RawClient) -> None:
         """Remove nearly everything from a stream."""
