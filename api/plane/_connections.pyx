@@ -7,7 +7,7 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from jetraft.api.plane._epoll cimport (
@@ -27,6 +27,7 @@ from jetraft.api.plane._inspection cimport rows_of
 from jetraft.api.plane._packed cimport packed_free
 from jetraft.api.plane._permissions cimport grant
 from jetraft.api.plane._replies cimport forget_replies
+from jetraft.api.plane._share cimport TURN_NS, TURN_WORK
 from jetraft.api.plane._sublist cimport answers_free, answers_init
 from jetraft.api.plane._subs cimport sub_free
 from jetraft.api.plane._tree cimport tree_free, tree_init
@@ -103,6 +104,8 @@ cdef class Connections(Tenants):
                   connect_handler, first_ping_handler, violation_handler, trace_handler=None,
                   protocol_handler=None, **_options):
         self.p.work_end = UINT64_MAX
+        self.p.turn_work = TURN_WORK
+        self.p.work_cost = <uint64_t>TURN_NS * 1024 // TURN_WORK
         self.p.seed = int.from_bytes(os.urandom(8), "little")
         self.p.rng = int.from_bytes(os.urandom(8), "little") | 1
         self.p.max_payload = max_payload

@@ -21,6 +21,7 @@ from jetraft.api.plane._leafs cimport Telling
 from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn, resume_paused
 from jetraft.api.plane._route_permissions cimport may_export
+from jetraft.api.plane._share cimport note_cost
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
 from jetraft.api.plane._unread cimport KEEP_LITTLE_BYTES, bound_unread, keep_within
@@ -319,6 +320,10 @@ cdef class Plane(Exchange):
         with nogil:
             n = read_turn(&self.p, timeout_ns)
         return n
+
+    def note_turn(self, int64_t ended_ns):
+        """The turn ended then, with all that was done of what it read (monotonic ns)."""
+        note_cost(&self.p, ended_ns - self.p.now_ns)
 
     def watch(self, int fd):
         """End the wait of a turn when this descriptor is readable; `take_ready` returns it. The caller owns it."""

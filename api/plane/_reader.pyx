@@ -13,7 +13,7 @@ from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
 from jetraft.api.plane._ends cimport has_ends
 from jetraft.api.plane._feed cimport resume_conn
 from jetraft.api.plane._packed cimport read_packed, take
-from jetraft.api.plane._share cimport TURN_WORK, TURN_WORK_MAX, WORK_AT_LEAST, WORK_PER_TURN
+from jetraft.api.plane._share cimport WORK_AT_LEAST, WORK_PER_TURN
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
 from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, conn_t, plane_t, watch_t
@@ -134,7 +134,7 @@ cdef int resume_rested(plane_t* plane) noexcept nogil:
     """
     cdef uint32_t i = 0, count = plane.resting_conns.count
     cdef conn_t* conn
-    plane.work_end = plane.work + plane.moved + TURN_WORK
+    plane.work_end = plane.work + plane.moved + plane.turn_work
     while i < count and plane.work + plane.moved < plane.work_end:
         conn = <conn_t*>plane.resting_conns.items[i]
         i += 1
@@ -246,12 +246,13 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
     plane.received = 0
-    plane.work_end = plane.work + plane.moved + TURN_WORK
-    work_max = plane.work + plane.moved + TURN_WORK_MAX
+    plane.turn_began = plane.work + plane.moved
+    plane.work_end = plane.turn_began + plane.turn_work
+    work_max = plane.work_end + plane.turn_work // 2
     if plane.paused_conns.count:
         resume_paused(plane)
     passed = <int>plane.passed_conns.count
-    plane.work_late = max((TURN_WORK_MAX - TURN_WORK) // (n + passed + 1), WORK_AT_LEAST)
+    plane.work_late = max(plane.turn_work // 2 // (n + passed + 1), <uint64_t>WORK_AT_LEAST)
     if passed:
         read_passed(plane, work_max)
     for i in range(n):

@@ -1,12 +1,12 @@
 """A connection's share of a turn, and that of all connections together, by what lines cost and not by their bytes.
 
-A unit of work is 0.5 to 1 us. A turn reads those that are ready, those first that the last turn passed over. Up to TURN_WORK
-each has its whole share; beyond it a part of what is left until TURN_WORK_MAX, WORK_AT_LEAST in a crowd, so that who sends little
+A unit of work is 0.5 us or more: what it takes is measured, and TURN_WORK is less where it takes longer (`note_cost`). A turn reads those that are ready, those first that the last turn passed over. Up to TURN_WORK
+each has its whole share; beyond it a part of half as much, WORK_AT_LEAST in a crowd, so that who sends little
 is served beside those that send much; beyond that they are passed over. Then it goes on with those that rest, in turn, for
 TURN_WORK more. A turn that does less than TURN_WORK is not changed by that.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from jetraft.api.plane._types cimport conn_t, plane_t
 
@@ -15,7 +15,8 @@ cdef enum:
     WORK_OF_CALL = 128          # a CONNECT, a message to be traced, or something that is denied and logged
     WORK_OF_SUBSCRIPTION = 8    # begun or ended, 1 to 4 us: five hundred of them are a share
     TURN_WORK = 4096            # of those that are read, and once more of those that rest: as much as one of them may have
-    TURN_WORK_MAX = 6144        # of those that are read
+    TURN_WORK_LEAST = 1024      # the same where each takes long, in large turns
+    TURN_NS = 2_500_000         # what that may take, and once more for those that rest: the others wait for both
     WORK_AT_LEAST = 16          # for who comes late in a turn: a request, a few publishes
     BYTES_PER_WORK = 4096       # copied to receivers; a message that is received or sent, 30 to 80 ns, counts for
     BYTES_OF_MESSAGE = 256
@@ -34,6 +35,21 @@ cdef inline uint64_t share_end(plane_t* plane, conn_t* conn) noexcept nogil:
 cdef inline uint64_t turn_end(plane_t* plane) noexcept nogil:
     """Where work and what was moved are when the connection that is read now has had what all together may have."""
     return max(plane.work_end, plane.work + plane.moved + plane.work_late)
+
+
+cdef inline void note_cost(plane_t* plane, int64_t took_ns) noexcept nogil:
+    """Learn from how long a turn took, whatever it was that connections sent, how much the next ones may have done.
+
+    What is least counts at once, what is more by and by: a turn takes long too when another process had the processor.
+    """
+    cdef uint64_t done = plane.work + plane.moved - plane.turn_began, cost
+    if done < TURN_WORK_LEAST or took_ns <= 0:
+        return
+    cost = <uint64_t>took_ns * 1024 // done
+    if cost > plane.work_cost:
+        cost = plane.work_cost + (min(cost, 4 * plane.work_cost) - plane.work_cost) // 8
+    plane.work_cost = max(cost, 1)
+    plane.turn_work = max(min(<uint64_t>TURN_NS * 1024 // plane.work_cost, <uint64_t>TURN_WORK), <uint64_t>TURN_WORK_LEAST)
 
 
 cdef inline uint64_t bytes_moved(plane_t* plane) noexcept nogil:

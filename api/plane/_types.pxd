@@ -617,6 +617,9 @@ cdef struct plane_t:
     ptrs_t untold_queues    # large queue groups whose weight leaf nodes are told at the end of the turn; NULL: it ended
     uint64_t work       # done for connections beyond compiled code, see _share.pxd
     uint64_t moved      # work of compiled code, in the same unit
+    uint64_t turn_began # work and what was moved before the turn that goes on
+    uint64_t turn_work  # how much all connections together may have done in a turn, as far as it is known what that takes
+    uint64_t work_cost  # ns that 1,024 units have taken lately
     uint64_t work_late  # of both, what a connection has in a turn that is past this:
     uint64_t work_end   # of both, where connections that are read get little: all together have had their share of the turn
     uint8_t external_traces # an account has messages with `traceparent` traced

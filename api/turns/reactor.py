@@ -265,6 +265,7 @@ class Reactor:
                 leave = self._run_watched()
                 self.end_turn()
                 now_ns = self._ended_ns
+                self.plane.note_turn(now_ns)
                 if leave or self._scheduled or now_ns >= leave_ns:
                     break
                 wait_ns = min(leave_ns, next_deadline_ns()) - now_ns

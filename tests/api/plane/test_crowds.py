@@ -1,6 +1,7 @@
 """All connections together have a share of a turn: who is passed over comes first in the next, and nobody starves."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -16,6 +17,7 @@ TURN_MOST = (
     6_144 + 4_096 + 2 * 64
 )  # work of those that are read and of those that rest, and what goes beyond at the ends
 LITTLE = 16
+SLOW_NS = 30_000_000  # of a turn, several times what it should take
 
 
 class Crowd:
@@ -178,3 +180,28 @@ def test_who_was_passed_over_may_close() -> None:
         while found:
             found = len(crowd.turn())
         assert len(crowd.plane.connection_ids()) == CROWD // 2
+
+
+def test_a_turn_is_smaller_while_what_it_does_takes_long() -> None:
+    with crowd_of(CROWD) as crowd:
+        for name, end in enumerate(crowd.ends):
+            end.sendall(publishes(name))
+        before = len(crowd.turn())
+        for _ in range(30):
+            began_ns = time.monotonic_ns()
+            assert crowd.turn()
+            crowd.plane.note_turn(began_ns + SLOW_NS)
+        slow = len(crowd.turn())
+        assert slow <= before // 2
+        crowd.plane.note_turn(time.monotonic_ns())
+        quick = len(crowd.turn())
+        assert quick > slow
+
+
+def test_one_long_turn_changes_little() -> None:
+    with crowd_of(CROWD) as crowd:
+        for name, end in enumerate(crowd.ends):
+            end.sendall(publishes(name))
+        before = len(crowd.turn())
+        crowd.plane.note_turn(time.monotonic_ns() + 10**9)
+        assert len(crowd.turn()) > before // 2
