@@ -157,6 +157,15 @@ class NodeDir:
         batch.rename(bytes(source), bytes(target))
         self.disk.perform(batch)
 
+    def throw_away(self, group_id: GroupId, incarnation: int) -> None:
+        """Remove a group's directory, but for the ledger. Blocking: it syncs two directories.
+
+        It is renamed first: from then on no opening finds the group, whatever becomes of the removal.
+        """
+        trashed = self.rename_into_trash(group_id, incarnation)
+        if trashed is not None:
+            self.remove(trashed)
+
     async def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
         """Rename a group's directory out of the way and strike it from the ledger, durably; None when there is none."""
         target = self.rename_into_trash(group_id, incarnation)

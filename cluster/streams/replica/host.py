@@ -162,10 +162,7 @@ class StreamHost:
             self.saved_rows.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
-                # Renamed first: from then on no opening finds the group, whatever becomes of the removal.
-                trashed = self.node_dir.rename_into_trash(group_id, incarnation)
-                if trashed is not None:
-                    await run_blocking(partial(self.node_dir.remove, trashed))
+                await run_blocking(partial(self.node_dir.throw_away, group_id, incarnation))
         await run_blocking(partial(quarantine.remove_aside, self.node_dir.disk, self.node_dir.root, group_id))
         await self.memory_groups.forget(group_id)
 

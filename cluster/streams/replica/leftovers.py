@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
 
-REMOVALS_MAX: Final = 10_000  # named in one entry
+REMOVALS_MAX: Final = 2_000  # named in one entry
 RETRY_NS: Final = NS_PER_S  # where there was no place for the search
 LOOKS_MAX: Final = 256  # messages between two looks at the clock, under 0.5 ms
 

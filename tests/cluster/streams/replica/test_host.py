@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,6 +107,24 @@ async def test_the_row_of_a_group_goes_before_its_data(node_dir: NodeDir) -> Non
     host.saved_rows = cast("SavedRows", forgets)
     await host.discard(GROUP)
     assert seen == [(GROUP, True)]
+
+
+async def test_no_one_waits_while_directories_are_synced_for_a_group_that_goes(
+    disk: LocalDisk, node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync of a directory takes as long as the device wants; the one thread serves everybody meanwhile."""
+    threads: list[int] = []
+    perform = disk.perform
+
+    def watched(batch: Any) -> None:
+        threads.append(threading.get_ident())
+        perform(batch)
+
+    monkeypatch.setattr(disk, "perform", watched)
+    await host_over(node_dir).discard(GROUP)
+    assert not node_dir.group(GROUP, 7).exists()
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_a_group_that_leaves_the_node_is_not_waited_for(node_dir: NodeDir) -> None:
