@@ -6,6 +6,7 @@ are worded as those of Go's client; a URL is in them without its user.
 """
 
 import base64
+import itertools
 import os
 import socket
 import ssl
@@ -29,8 +30,10 @@ from jetraft.store.model.url import redacted
 PORTS: Final = {"http": 80, "https": 443}
 REDIRECTS_MAX: Final = 10
 REDIRECTS: Final = (301, 302, 303, 307, 308)
-HEAD_BYTES_MAX: Final = 64 << 10
-RECEIVE_BYTES: Final = 64 << 10
+HEAD_BYTES_MAX: Final = 16 << 10  # parsed at once: 5 ms where each line of it has five bytes
+RECEIVE_BYTES: Final = 16 << 10
+EVENTS_PER_STEP: Final = 32  # parts of an answer, 10 us each: a chunk may have one byte
+INFORMATIONAL_MAX: Final = 5  # answers before the answer, as in Go's client
 OK: Final = 200
 TIMEOUT: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -84,7 +87,7 @@ class WebSource:
             to = next((value for name, value in answer.headers if name == b"location"), b"")
             if answer.status_code not in REDIRECTS or not to:
                 return answer.status_code, answer.reason.decode(errors="replace"), body
-            url = urljoin(url, to.decode(errors="replace"))
+            url = _led_to(url, to.decode(errors="replace"))
         raise AccountLookupError(f"stopped after {REDIRECTS_MAX} redirects")
 
     async def _connect(self, parts: SplitResult, port: int) -> trio.abc.Stream:
@@ -140,9 +143,16 @@ def client_context(options: TlsOptions | None) -> ssl.SSLContext:
     return context
 
 
-async def _exchange(stream: trio.abc.Stream, parts: SplitResult) -> tuple[h11.Response, bytes]:
-    """Ask, and read the answer up to its end."""
-    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+def _led_to(url: str, location: str) -> str:
+    """The URL that a redirect leads to."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise AccountLookupError(f"failed to parse Location header {go_quote(location)}") from None
+
+
+def _request(connection: h11.Connection, parts: SplitResult) -> bytes:
+    """The bytes that ask for it."""
     headers = [("Host", parts.netloc.rpartition("@")[2]), ("User-Agent", "jetraft"), ("Connection", "close")]
     if "@" in parts.netloc:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
@@ -152,9 +162,17 @@ async def _exchange(stream: trio.abc.Stream, parts: SplitResult) -> tuple[h11.Re
         asked = connection.send(h11.Request(method="GET", target=target, headers=headers))
     except h11.LocalProtocolError:
         raise AccountLookupError("invalid URL") from None
-    await stream.send_all((asked or b"") + (connection.send(h11.EndOfMessage()) or b""))
-    answer, body = None, bytearray()
-    while True:
+    return (asked or b"") + (connection.send(h11.EndOfMessage()) or b"")
+
+
+async def _exchange(stream: trio.abc.Stream, parts: SplitResult) -> tuple[h11.Response, bytes]:
+    """Ask, and read the answer up to its end; in steps, as it may come in a million parts."""
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+    await stream.send_all(_request(connection, parts))
+    answer, body, informational = None, bytearray(), 0
+    for number in itertools.count(1):
+        if number % EVENTS_PER_STEP == 0:
+            await trio.lowlevel.checkpoint()
         event = connection.next_event()
         if event is h11.NEED_DATA:
             connection.receive_data(bytes(await stream.receive_some(RECEIVE_BYTES)))
@@ -167,7 +185,12 @@ async def _exchange(stream: trio.abc.Stream, parts: SplitResult) -> tuple[h11.Re
         elif isinstance(event, h11.EndOfMessage) and answer is not None:
             return answer, bytes(body)
         elif not isinstance(event, h11.InformationalResponse):
-            raise AccountLookupError("EOF")
+            break
+        else:
+            informational += 1
+            if informational > INFORMATIONAL_MAX:
+                raise AccountLookupError("net/http: too many 1xx informational responses")
+    raise AccountLookupError("EOF")
 
 
 def _broken(error: BaseException) -> str:

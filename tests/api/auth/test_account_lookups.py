@@ -137,9 +137,16 @@ def in_a_circle(request: BaseHTTPRequestHandler) -> None:
     request.end_headers()
 
 
+def to_no_url(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(302)
+    request.send_header("Location", "http://[")
+    request.send_header("Content-Length", "0")
+    request.end_headers()
+
+
 @pytest.mark.parametrize(
     "answer",
-    [of_another_account, of_another_operator, nonsense, too_long, broken, in_a_circle],
+    [of_another_account, of_another_operator, nonsense, too_long, broken, in_a_circle, to_no_url],
     ids=lambda it: it.__name__,
 )
 def test_what_is_no_token_of_the_account_admits_nobody(server: Server, web: AccountServer, answer: Any) -> None:
