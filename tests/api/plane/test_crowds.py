@@ -159,7 +159,8 @@ def test_messages_for_nobody_in_python_count_too() -> None:
     with crowd_of(32) as crowd:
         for end in crowd.ends:
             end.sendall(b"PUB nobody 1\r\nx\r\n" * 10_000)
-        counts, before = [], crowd.plane.statistics()["in_msgs"]
+        counts: list[int] = []
+        before = crowd.plane.statistics()["in_msgs"]
         while sum(counts) < 320_000:
             crowd.turn()
             now = crowd.plane.statistics()["in_msgs"]
