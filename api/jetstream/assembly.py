@@ -1,6 +1,5 @@
 """Opens JetStream on a node from the options of the server, and runs it. A failure is said in one line."""
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,13 @@ class NodePlace:
     clients: ClientDirectory
 
 
+def default_store_dir() -> Path:
+    """Where nats-server keeps a store that has no directory."""
+    import tempfile  # noqa: PLC0415  it loads more than all other parts of the library here, and few servers need it
+
+    return Path(tempfile.gettempdir()) / "nats"
+
+
 def open_jetstream(
     options: Options, identity: ServerIdentity, accounts: LiveAccounts, place: NodePlace, say: Logger
 ) -> JetStreamNode:
@@ -46,7 +52,7 @@ def open_jetstream(
     block = options.jetstream
     assert block is not None
     setting = JetStreamSetting(
-        store_dir=Path(block.store_dir or Path(tempfile.gettempdir()) / "nats") / "jetstream",
+        store_dir=Path(block.store_dir or default_store_dir()) / "jetstream",
         server_name=identity.server_name,
         named=bool(options.server_name),
         cluster_name=identity.cluster_name or None,

@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import InspectLoader
 from typing import Final
 
 import trio
@@ -47,8 +46,9 @@ def pieces(name: str, seen: set[str]) -> Iterator[str]:
     spec = importlib.util.find_spec(name)
     if spec is None:  # a name that looks like one of a module
         return
-    if isinstance(spec.loader, InspectLoader):
-        code = spec.loader.get_code(name)
+    get_code = getattr(spec.loader, "get_code", None)  # `importlib.abc` has its type, and loads temporary files
+    if get_code is not None:
+        code = get_code(name)
         for needed in code.co_names if code is not None else ():
             if needed.startswith(OWN):
                 yield from pieces(needed, seen)

@@ -11,7 +11,6 @@ Nothing polls. Source: a file system behind a port (raft-engine).
 import contextlib
 import fcntl
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -317,6 +316,8 @@ class LocalDisk:
     def remove_directory(self, path: Path) -> None:
         """See Disk."""
         if path.exists():
+            import shutil  # noqa: PLC0415  it loads compression, and most servers remove nothing for a time
+
             shutil.rmtree(path)
 
     def sync_parents(self, path: Path) -> None:
