@@ -10,12 +10,14 @@ from jetraft.store.frames import _frame
 from jetraft.store.frames.format import Identity, Kind
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreFailed
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import LEDGER_FILES, ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh")
+OPTIONS = LogOptions(block_bytes_first=64 << 10)  # 40 entries end in the second block, 99 in the third
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
 
 
@@ -26,7 +28,7 @@ def entry(index: int) -> Entry:
 
 def written(disk: LossyDisk, count: int) -> FileLog:
     """A log with so many durable entries."""
-    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache())
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), OPTIONS)
     log.append([entry(index) for index in range(1, count + 1)])
     log.submit()
     disk.finish()

@@ -11,7 +11,7 @@ from jetraft.store.frames.format import BLOCK_HEAD_BYTES, Kind, unpack_block_hea
 from jetraft.store.log.file_log import FileLog
 from jetraft.store.log.opening import open_log
 from jetraft.store.log.start import BLOCK_GROWTH, LogOptions
-from jetraft.store.model.files.block_sizes import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
+from jetraft.store.model.files.block_sizes import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN
 from jetraft.store.port import Entry, StoreCorrupt
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of
@@ -68,6 +68,17 @@ def test_blocks_grow_where_there_is_room(disk: LossyDisk) -> None:
     log = opened(disk, [PLENTY])
     write(disk, log, 40)
     assert sizes(disk) == [FIRST_BYTES, FIRST_BYTES * BLOCK_GROWTH]
+
+
+def test_a_stream_with_a_few_messages_reserves_little_and_grows_to_large_blocks(disk: LossyDisk) -> None:
+    """The options that a server has, where there is room: a first block of 24 KiB, the largest after five more."""
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(available_bytes=lambda: PLENTY))
+    write(disk, log, 1)
+    assert sizes(disk) == [BLOCK_BYTES_FIRST]
+    expected = [BLOCK_BYTES_FIRST * BLOCK_GROWTH**step for step in range(3)]
+    write(disk, log, sum(expected[:2]) // FRAME_BYTES)
+    assert sizes(disk) == expected
+    assert BLOCK_BYTES_FIRST * BLOCK_GROWTH**5 < BLOCK_BYTES_MAX < BLOCK_BYTES_FIRST * BLOCK_GROWTH**6
 
 
 def test_blocks_are_small_where_there_is_none_and_grow_again_later(disk: LossyDisk) -> None:
@@ -146,6 +157,7 @@ def test_room_is_asked_for_once_for_each_block(disk: LossyDisk) -> None:
         asked.append(1)
         return PLENTY
 
-    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(available_bytes=available_bytes))
+    options = LogOptions(available_bytes=available_bytes, block_bytes_first=BLOCK_BYTES_MIN)
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
     write(disk, log, 20)
     assert len(asked) == len(sizes(disk)) == 2
