@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from jetraft.store.disk.emergency import EmergencyAction
+from jetraft.store.disk.emergency import PLENTY_FACTOR, EmergencyAction
 from jetraft.store.disk.io import run_blocking
 from jetraft.store.model.clock import tick_s
 from jetraft.store.model.events import DISK_HAS_ROOM, DISK_NEARLY_FULL
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.25
+REST_S_MAX: Final = 1.0  # for an operator, who looks at the log
+FASTEST_BYTES_PER_S: Final = 1 << 30  # nothing fills a disk sooner, as with LOOK_NS of store/disk/space.py
 
 
 class RoomKeeper:
@@ -46,7 +48,12 @@ class RoomKeeper:
         """Look until cancelled."""
         while True:
             await self.look()
-            await trio.sleep_until(tick_s(trio.current_time(), LOOK_S))
+            await trio.sleep_until(tick_s(trio.current_time(), self.rest_s()))
+
+    def rest_s(self) -> float:
+        """How long nothing can happen that `look` has to answer: until the disk may have less than it cares for."""
+        left_bytes = self._space.free_bytes - PLENTY_FACTOR * self._space.reserve_bytes
+        return min(max(LOOK_S, left_bytes / FASTEST_BYTES_PER_S), REST_S_MAX)
 
     async def look(self) -> None:
         """Do what is to be done now."""

@@ -101,11 +101,13 @@ class Manager:
         clock: Clock,
         on_dirty: Callable[[], None] = lambda: None,
         on_committed: Callable[[], None] = lambda: None,
+        on_written: Callable[[], None] = lambda: None,
         may_block: bool = False,
         gathering: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`on_dirty` schedules a turn; `on_committed` lets acknowledgements leave before the rest of the turn.
 
+        `on_written` is called at the first write to any log since `note_floors` was called.
         With `may_block`, `write` is called after what a turn sends has left. In `gathering` many logs are handed to the
         writer.
         """
@@ -128,6 +130,7 @@ class Manager:
         self._gathering = gathering
         self._on_dirty = on_dirty
         self._on_committed = on_committed
+        self._on_written = on_written
         self.apply_times = Histogram()  # of rounds, in which groups apply what is committed and append what is proposed
         self._take_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
         self._take_stray: Callable[[NodeId, GroupId, int], None] = _no_repairs
@@ -274,6 +277,8 @@ class Manager:
 
     def _submit(self, groups: Sequence[Group]) -> None:
         for group in groups:
+            if not self._written:
+                self._on_written()
             self._written[group.group_id] = group
             group.handover.write(may_block=False)
 
@@ -282,6 +287,8 @@ class Manager:
         group, self._last_writer = self._last_writer, None
         if group is None:
             return False
+        if not self._written:
+            self._on_written()
         self._written[group.group_id] = group
         group.handover.write(may_block=True)
         return bool(self._dirty)
@@ -290,7 +297,8 @@ class Manager:
         """Have the logs that were written to say how far they are durable.
 
         What is lost of the end of a newest block is then found by the next start, though nothing in it can tell. To be
-        called about once a second: it costs one batch of the ledger for all groups, and nothing when all are quiet.
+        called within a second of `on_written`, and again while `logs_written`: it costs one batch of the ledger for
+        all groups.
         """
         written, self._written = self._written, {}
         for group in written.values():

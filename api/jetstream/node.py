@@ -200,12 +200,14 @@ class JetStreamNode:
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
+        self._any_written = trio.Event()
         self.manager = Manager(
             GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=opened.engine),
             links=links,
             clock=clock,
             on_dirty=reactor.kick_for_groups,
             on_committed=reactor.send_early,
+            on_written=self._begin_noting,
             may_block=True,
             gathering=self.writer.gathering,
         )
@@ -305,9 +307,15 @@ class JetStreamNode:
         """How little other nodes should lead, now."""
         return self.node.view.ranking(self.node.directory.accounts())
 
+    def _begin_noting(self) -> None:
+        self._any_written.set()
+
     async def _note_floors(self) -> None:
-        """Record every FLOOR_S, or FLOOR_BUSY_S with many busy logs, how far the logs are durable."""
+        """Record within FLOOR_S, or FLOOR_BUSY_S with many busy logs, how far logs that were written to are durable."""
         while True:
+            if not self.manager.logs_written:
+                self._any_written = trio.Event()
+                await self._any_written.wait()
             await trio.sleep(FLOOR_S)
             if self.manager.logs_written > FLOORS_MAX:
                 await trio.sleep(FLOOR_BUSY_S - FLOOR_S)

@@ -20,7 +20,7 @@ import trio
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.interest import InterestWatches
 from jetraft.api.plane.reasons import Reason
-from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.clock import NS_PER_S, Clock, tick_s
 from jetraft.store.model.histogram import Histogram
 
 LINGER_TOTAL_NS = 2_000_000  # the most by which a turn delays timers and other trio tasks
@@ -308,7 +308,7 @@ class Reactor:
         and of leaf nodes (0: the same), in nanoseconds.
         """
         while True:
-            await trio.sleep(HOUSEKEEPING_S)
+            await trio.sleep_until(tick_s(trio.current_time(), HOUSEKEEPING_S))
             self.plane.housekeeping(*patience())
             self.end_turn()
 

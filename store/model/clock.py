@@ -57,7 +57,7 @@ class ManualClock:
 # A task that looks again and again, mostly in vain, costs the same whether something has happened or not. A walk over
 # all replicas that took long is followed by a long rest, so a thousand quiet streams do not cost a hundred times what
 # ten do; and tasks rest until the same moments, as what wakes together costs one pass of the event loop.
-WALK_SHARE: Final = 1000  # a walk takes at most this part of the time of the thread
+WALK_SHARE: Final = 2000  # a walk takes at most this part of the time of the thread
 TICK_S: Final = 0.25
 REST_S_MAX: Final = 5.0  # what has no event of its own is found as late as that
 

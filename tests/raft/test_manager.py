@@ -218,3 +218,25 @@ def test_a_log_on_a_slow_disk_is_asked_for_its_floor_again_when_it_is_durable() 
     log.complete()
     manager.note_floors()
     assert manager.logs_written == 0
+
+
+def test_the_first_write_since_the_floors_were_noted_is_told_once() -> None:
+    """A node asks for floors after that alone: a quiet one is not woken."""
+    told: list[None] = []
+    lab = Lab(nodes=NODES, turns={"on_written": lambda: told.append(None)})
+    lab.create(preferred=NODES[0])
+    lab.settle()
+    manager = lab.managers[NODES[0]]
+    manager.note_floors()
+    assert manager.logs_written == 0
+    told.clear()
+    lab.settle()
+    assert told == [], "nothing was written"
+    group = manager.groups[GroupId("S-R3F-test0000")]
+    for _ in range(3):
+        group.propose(Proposal(kind=Kind.META, body=b"x"))
+        lab.run(20 * MS)
+    assert manager.logs_written == 1
+    assert len(told) >= 1
+    manager.note_floors()
+    assert manager.logs_written == 0
