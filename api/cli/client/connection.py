@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from jetraft.api.cli.client.contexts import without_secrets
-from jetraft.api.cli.client.errors import AnsweredError, CommandError
+from jetraft.api.cli.client.errors import AnsweredError, CommandError, UnansweredError
 from jetraft.api.cli.client.login import ClientLogin, check_files
 from jetraft.api.cli.client.output import Printer, clean, note
 
@@ -29,7 +29,7 @@ REFUSED: Final = ("permissions violation",)
 LOGIN_REFUSED: Final = ("authorization violation", "authentication", "user authentication expired")
 
 
-class NoResponderError(CommandError):
+class NoResponderError(UnansweredError):
     """Nothing has subscribed to the subject of a request."""
 
 
@@ -81,8 +81,10 @@ class CommandConnection:
         except nats.errors.NoRespondersError:
             raise NoResponderError(f"no responder on {clean(subject)}: {self._advice(subject)}") from None
         except (nats.errors.TimeoutError, TimeoutError):
-            raise CommandError(f"no answer on {clean(subject)} within {wait_s:g}s: {advice}") from None
-        except (nats.errors.Error, ValueError) as error:
+            raise UnansweredError(f"no answer on {clean(subject)} within {wait_s:g}s: {advice}") from None
+        except nats.errors.Error as error:
+            raise UnansweredError(f"{clean(subject)}: {clean(str(error)).removeprefix('nats: ')}") from None
+        except ValueError as error:
             raise CommandError(f"{clean(subject)}: {clean(str(error)).removeprefix('nats: ')}") from None
 
     async def api(self, subject: str, body: object = None, **waiting: Any) -> dict[str, Any]:

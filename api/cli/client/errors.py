@@ -35,6 +35,10 @@ class UsageError(CommandError):
     status = USAGE_STATUS
 
 
+class UnansweredError(CommandError):
+    """No answer came: there is no responder, nothing came in time, or the connection was lost. Another try may do."""
+
+
 class AnsweredError(CommandError):
     """A server refused a request with an error of its catalogue."""
 

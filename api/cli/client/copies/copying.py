@@ -15,18 +15,17 @@ import nats.errors
 
 from jetraft.api.cli.client.connection import CommandConnection
 from jetraft.api.cli.client.copies.acknowledged import Acknowledged, NoStreamError, acknowledgement
+from jetraft.api.cli.client.copies.asking import AGAIN_S, TRIES, UNAVAILABLE, asked
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 
 IN_FLIGHT: Final = 128  # gets, and publishes, at a time
 NO_MESSAGE: Final = 10037
-WRONG_SEQUENCE: Final = 10071
+PASSING: Final = (UNAVAILABLE, 10071)  # no leader just now; the sequence is another one, after what was lost
 MSG_ID: Final = "Nats-Msg-Id"
 ORIGINAL_ID: Final = "Jetraft-Copied-Msg-Id"  # a message's own id: two that are equal may be stored minutes apart
 EXPECTED: Final = "Nats-Expected-Last-Sequence"
 OF_A_PUBLISH: Final = ("nats-expected-", "nats-batch-")  # what a publisher asked for then, and not of the message
-AGAIN_S: Final = 1.0
 NO_COPY: Final = "message {} of {} is no copy: end what publishes there, remove the stream, and copy again"
-TRIES: Final = 30  # a new leader is there within seconds; each try begins where the copy stands
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +86,7 @@ def stored_message(message: dict[str, Any]) -> StoredMessage:
 async def message_at(at: CommandConnection, stream: str, body: dict[str, Any]) -> StoredMessage | None:
     """One message; None when there is none. Raises CommandError."""
     try:
-        return stored_message((await at.api(f"STREAM.MSG.GET.{stream}", body))["message"])
+        return stored_message((await asked(at, f"STREAM.MSG.GET.{stream}", body))["message"])
     except AnsweredError as error:
         if error.err_code != NO_MESSAGE:
             raise
@@ -135,7 +134,7 @@ class ClientCopy:
 
     async def run(self) -> AsyncIterator[int]:
         """Copy what is not there yet; gives the sequence of the source that it has come to. Raises CommandError."""
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):  # each begins where the copy stands
             try:
                 last_seq, done = await self._position()
                 yield done
@@ -145,7 +144,7 @@ class ClientCopy:
                         last_seq += len(found)
                         yield found[-1].seq
             except (NoStreamError, TimeoutError, nats.errors.Error, AnsweredError) as error:
-                if not tries_left or (isinstance(error, AnsweredError) and error.err_code != WRONG_SEQUENCE):
+                if not tries_left or (isinstance(error, AnsweredError) and error.err_code not in PASSING):
                     raise
             else:
                 return
@@ -153,7 +152,7 @@ class ClientCopy:
 
     async def _position(self) -> tuple[int, int]:
         """The last sequence of the copy, and the one of the source that it was made of. Raises CommandError."""
-        state = (await self.at.api(f"STREAM.INFO.{self.target}"))["state"]
+        state = (await asked(self.at, f"STREAM.INFO.{self.target}"))["state"]
         last_seq = int(state["last_seq"])
         if not state["messages"] and last_seq + 1 == max(int(state["first_seq"]), 1):
             newest = None
@@ -218,7 +217,7 @@ async def compared(copy: ClientCopy, *, same_seqs: bool) -> AsyncIterator[tuple[
     With `same_seqs` sequences and times are compared, too.
     """
     found = Comparison()
-    state = (await copy.at.api(f"STREAM.INFO.{copy.target}"))["state"]
+    state = (await asked(copy.at, f"STREAM.INFO.{copy.target}"))["state"]
     last = copy.until if same_seqs else int(state["last_seq"])
     originals = _each(batches(copy.origin, copy.source, 1, copy.until))
     original = await anext(originals, None)

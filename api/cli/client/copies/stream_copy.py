@@ -15,6 +15,7 @@ import attrs
 import typer
 
 from jetraft.api.cli.client.connection import CommandConnection, connected, subject_text, token
+from jetraft.api.cli.client.copies.asking import asked
 from jetraft.api.cli.client.copies.copying import ClientCopy, Comparison, compared
 from jetraft.api.cli.client.errors import AnsweredError, CommandError
 from jetraft.api.cli.client.login import login_of
@@ -79,7 +80,7 @@ async def copy(
     Messages that are published to SRC meanwhile are not copied. Consumers are not copied.
     """
     elsewhere = bool(server2 or context2)
-    info = await at.api(f"STREAM.INFO.{token(source, 'stream')}")
+    info = await asked(at, f"STREAM.INFO.{token(source, 'stream')}")
     plan = planned(info, token(name, "stream"), prefix, elsewhere=elsewhere)
     async with second(at, server2, context2) as to:
         job = ClientCopy(origin=at, source=source, at=to, target=name, prefix=plan.prefix, until=plan.until)
@@ -95,7 +96,7 @@ async def copy(
                     bar.at(max(seq - first + 1, 0))
         if not plan.by_servers:
             await update(to, plan, plan.config)
-        state = (await to.api(f"STREAM.INFO.{name}"))["state"]
+        state = (await asked(to, f"STREAM.INFO.{name}"))["state"]
     done = f"copied {source} to {name}: {counted(state['messages'], 'message')}, sequences {state['first_seq']:,} to"
     proof = f"\nall are equal, SHA-256 {found.digest.hexdigest()}" if verify else ""
     at.out.line(
@@ -152,7 +153,7 @@ def planned(info: dict[str, Any], name: str, prefix: str | None, *, elsewhere: b
 async def existing(to: CommandConnection, plan: CopyPlan) -> dict[str, Any] | None:
     """The info of a copy that was begun; None where there is none. Raises CommandError."""
     try:
-        info = await to.api(f"STREAM.INFO.{plan.name}")
+        info = await asked(to, f"STREAM.INFO.{plan.name}")
     except AnsweredError as error:
         if error.err_code != NO_STREAM:
             raise
@@ -164,7 +165,7 @@ async def existing(to: CommandConnection, plan: CopyPlan) -> dict[str, Any] | No
 
 async def update(to: CommandConnection, plan: CopyPlan, config: dict[str, Any]) -> None:
     """Change the copy."""
-    await to.api(f"STREAM.UPDATE.{plan.name}", config)
+    await asked(to, f"STREAM.UPDATE.{plan.name}", config)
 
 
 async def mirrored(to: CommandConnection, plan: CopyPlan) -> AsyncIterator[int]:
@@ -176,10 +177,10 @@ async def mirrored(to: CommandConnection, plan: CopyPlan) -> AsyncIterator[int]:
         transforms = [{"src": ">", "dest": f"{plan.prefix}>"}] if plan.prefix else []
         mirror = {"name": plan.source["config"]["name"]} | ({"subject_transforms": transforms} if transforms else {})
         config = {key: value for key, value in plan.config.items() if key not in NOT_MIRRORED} | {"mirror": mirror}
-        await to.api(f"STREAM.CREATE.{plan.name}", config)
+        await asked(to, f"STREAM.CREATE.{plan.name}", config)
     seen, seen_s = -1, time.monotonic()
     while seen < plan.until:
-        info = await to.api(f"STREAM.INFO.{plan.name}")
+        info = await asked(to, f"STREAM.INFO.{plan.name}")
         if int(info["state"]["last_seq"]) > seen:
             seen, seen_s = int(info["state"]["last_seq"]), time.monotonic()
         elif time.monotonic() > seen_s + IDLE_S:
@@ -195,6 +196,6 @@ async def copied(job: ClientCopy, plan: CopyPlan) -> AsyncIterator[int]:
     if await existing(job.at, plan) is None:
         config = {key: value for key, value in plan.config.items() if key not in WHEN_COMPLETE}
         first = int(plan.source["state"]["first_seq"])
-        await job.at.api(f"STREAM.CREATE.{plan.name}", config | ({"first_seq": first} if first > 1 else {}))
+        await asked(job.at, f"STREAM.CREATE.{plan.name}", config | ({"first_seq": first} if first > 1 else {}))
     async for seq in job.run():
         yield seq
