@@ -5,7 +5,7 @@ SIGHUP reloads the configuration (api/reload).
 """
 
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -37,7 +37,7 @@ class Ending:
     reactor: Reactor
     sessions: Sessions
     listeners: Sequence[ClientListener]
-    reload: Callable[[], None]
+    reload: Callable[[], Awaitable[None]]
     jetstream: Any  # JetStreamNode, or None where it is not enabled
     events: SystemEvents | None = None  # None where there is no system account
 
@@ -56,7 +56,7 @@ class Ending:
                 elif number == signal.SIGUSR1:
                     self._reopen_log()
                 elif number == signal.SIGHUP:
-                    self.reload()
+                    nursery.start_soon(self.reload)
         await self._stop()
 
     def _reopen_log(self) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
+import trio
 
 from jetraft.api.auth.login import ACCOUNT_CONNECTIONS
 from jetraft.api.config.flags import FlagError
@@ -73,7 +74,9 @@ class Reloader:
 
     def reload(self) -> None:
         """Follow the configuration as it is now. Raises ReloadError; nothing has changed then."""
-        new = self._read()
+        self._follow(self._read())
+
+    def _follow(self, new: Options) -> None:
         old = self.sessions.options
         found = changes(old, new)
         if old.sharing != new.sharing and new.trust is not None:
@@ -106,13 +109,21 @@ class Reloader:
         except (OptionsError, FlagError) as error:
             raise ReloadError(str(error)) from error
 
-    def reload_logged(self) -> None:
-        """The same for a signal: what is wrong is logged."""
+    async def reload_logged(self) -> None:
+        """The same for a signal: what is wrong is logged. The file is read while everybody is served."""
         self.say.info('Trapped "hangup" signal')
         try:
-            self.reload()
+            self._follow(await self._read_aside())
         except ReloadError as error:
             CONFIG_RELOAD_FAILED.log(error=str(error))
+
+    async def _read_aside(self) -> Options:
+        """What the file says, read in a thread: 50,000 users take seconds. Again, if another reload was quicker."""
+        while True:
+            before = self.sessions.options
+            new = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+            if self.sessions.options is before:
+                return new
 
     def _log(self, old: Options, new: Options) -> TextIO | Syslog | None:
         if written_to(old) == written_to(new):

@@ -1,6 +1,7 @@
 """A running server follows its configuration, or nothing of it."""
 
 import json
+import os
 import signal
 import socket
 import ssl
@@ -277,3 +278,54 @@ def test_the_service_is_not_asked_again_about_those_whom_it_let_in(tmp_path: Pat
             later.settle()
             assert not later.closed
         assert len(service.requests) == 2
+
+
+def test_clients_are_served_while_the_file_is_read(tmp_path: Path) -> None:
+    """A file of 50,000 users takes seconds. Here its reading takes until the test lets it go on."""
+    included = tmp_path / "users.conf"
+    included.write_text("max_payload: 2000\n")
+    with (
+        Server("jetraft", directory=tmp_path, config='include "users.conf"\n') as server,
+        RawClient(server.address) as client,
+    ):
+        included.unlink()
+        os.mkfifo(included)
+        server.running.signal(signal.SIGHUP)
+        with included.open("w") as pipe:  # it is read from now on
+            assert client.settle() == []
+            pipe.write("max_payload: 1000\n")
+        server.running.wait_for_line(DONE)
+        with RawClient(server.address) as other:
+            assert other.info["max_payload"] == 1000
+
+
+def test_a_reload_that_another_one_overtakes_reads_the_file_again(tmp_path: Path) -> None:
+    included = tmp_path / "users.conf"
+    included.write_text("max_payload: 2000\n")
+    with Server("jetraft", directory=tmp_path, config='include "users.conf"\n') as server:
+        included.unlink()
+        os.mkfifo(included)
+        server.running.signal(signal.SIGHUP)
+        with included.open("w") as pipe:
+            included.unlink()
+            included.write_text("max_payload: 1000\n")
+            server.running.signal(signal.SIGHUP)
+            server.running.wait_for_line(DONE)
+            pipe.write("max_payload: 3000\n")
+        server.running.wait_until(
+            lambda: sum(DONE in line for line in server.running.lines) == 2, what="the end of both reloads"
+        )
+        with RawClient(server.address) as other:
+            assert other.info["max_payload"] == 1000
+
+
+def test_a_server_stops_while_a_file_is_read(tmp_path: Path) -> None:
+    included = tmp_path / "users.conf"
+    included.write_text("max_payload: 2000\n")
+    with Server("jetraft", directory=tmp_path, config='include "users.conf"\n') as server:
+        included.unlink()
+        os.mkfifo(included)
+        server.running.signal(signal.SIGHUP)
+        with included.open("w"):
+            server.running.signal(signal.SIGTERM)
+            server.running.wait_for_line("Server Exiting")
