@@ -174,13 +174,13 @@ def test_a_deleted_message_is_on_no_disk_any_more(tmp_path: Path) -> None:
     with Cluster("jetraft", 3, directory=tmp_path) as running:
         fill(running[0], replicas=3)
         with RawClient(running[0].address) as client:
-            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 77})["success"] is True
-            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 78, "no_erase": True})["success"] is True
+            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 27})["success"] is True
+            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 28, "no_erase": True})["success"] is True
         for node in running:
             group = group_of(node)
             path = Path(group.path) / group.generation / group.blocks[0].name
-            node.running.wait_until(partial(is_gone, payload(77), path), what="the bytes were gone")
-            assert payload(78) in path.read_bytes()
+            node.running.wait_until(partial(is_gone, payload(27), path), what="the bytes were gone")
+            assert payload(28) in path.read_bytes()
             assert inspect(node.store_dir).all_damage == ()
 
 
