@@ -22,17 +22,15 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel wheels python-check sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
+.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel deb wheels python-check sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(BUILT)  ## create .venv, install everything, compile the data plane
 $(STAMP): pyproject.toml setup.py src/pyspark-jetstream/pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "jetraft: $(PYTHON) is missing: install Python 3.11 or later"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "jetraft: Python 3.11 or later is needed"; exit 1; }
-	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev libssl-dev python3-dev)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "jetraft: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)"; exit 1; }
+	@CC="$(filter-out cc,$(CC))" sh tools/missing.sh $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	JETRAFT_EXT=nothing-yet $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]' -e ./src/pyspark-jetstream
 	@touch $@
 $(BUILT): $(STAMP) $(SOURCES)
@@ -119,6 +117,9 @@ python-check: setup ## the tests of nats-py against a server of another interpre
 	$(PYTHON_OF) -m venv build/python-check
 	build/python-check/bin/pip install --quiet --disable-pip-version-check .
 	JETRAFT_SERVER_CMD="env -u PYTHONPATH $(abspath build/python-check/bin/jetraft)" $(BIN)/python -m pytest -q tests/clients/test_nats_py_*.py
+
+deb: wheel       ## build dist/jetraft_VERSION_ARCH.deb: the server with all it needs beside Python 3 of this Debian (DEB_PYTHON=/usr/bin/python3)
+	PYTHON=$(or $(DEB_PYTHON),/usr/bin/python3) PIP="$(BIN)/python -m pip" deploy/debian/build.sh "$$(ls -t dist/jetraft-*.whl | head -n 1)" dist
 
 wheels: setup    ## build wheels for CPython 3.11 to 3.14, glibc and musl, x86-64 and arm64, in dist/ (needs a container engine; ARCHS=x86_64)
 	@command -v docker >/dev/null || command -v podman >/dev/null || { echo "make wheels: install docker.io or podman first"; exit 1; }
