@@ -187,10 +187,14 @@ def test_help_lists_the_flags_that_start_a_cluster() -> None:
 
 def test_the_start_lines_are_those_that_scripts_wait_for(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path) as server:
-        lines = server.running.lines
-        assert any(f"(compatible with nats-server {SERVER_VERSION})" in line for line in lines)
-        assert any(f"Listening for client connections on {HOST}:{server.client_port}" in line for line in lines)
-        assert "Server is ready" in lines[-1]
+        lines = list(server.running.lines)
+        wanted = (
+            f"(compatible with nats-server {SERVER_VERSION})",
+            f"Listening for client connections on {HOST}:{server.client_port}",
+            "Server is ready",
+        )
+        places = [next(at for at, line in enumerate(lines) if text in line) for text in wanted]
+        assert places == sorted(places)
 
 
 def test_port_minus_one_is_a_port_of_the_kernels_choice_which_the_start_lines_tell(tmp_path: Path) -> None:

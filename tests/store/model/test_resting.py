@@ -6,7 +6,7 @@ from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, REST_S_MAX, WALK_SHAR
 
 
 @pytest.mark.parametrize(
-    ("took_ns", "expected_s"), [(0, 0.5), (NS_PER_MS // 10, 0.5), (NS_PER_MS, 1.0), (4 * NS_PER_MS, 4.0)]
+    ("took_ns", "expected_s"), [(0, 0.5), (NS_PER_MS // 10, 0.5), (NS_PER_MS, 2.0), (2 * NS_PER_MS, 4.0)]
 )
 def test_a_long_walk_is_followed_by_a_long_rest(took_ns: int, expected_s: float) -> None:
     assert rest_s(0.5, took_ns) == expected_s
