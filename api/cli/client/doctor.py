@@ -26,6 +26,8 @@ from jetraft.store.model.gotime import parse_time
 GROUP: Final = CommandGroup.of("doctor", "Check a deployment.")
 main: Final = GROUP.main
 CLOCK_NS_MAX: Final = 500_000_000  # stored times and ages are seen by people; leases do not rest on clocks
+ACCOUNTS_AT_ONCE: Final = 1024  # of a page of JSZ: nats-server's default
+PAGES_MAX: Final = 1024
 FULL: Final = 0.9  # of a limit
 FREE_MIN: Final = 0.1  # of the file system
 FSYNC_MS_MAX: Final = 20.0  # an ack waits for one; SSDs need less than 5 ms, disks about 10 ms
@@ -56,8 +58,7 @@ async def doctor(
     """Check servers, streams, clocks, versions, certificates and limits; exit status 1 when something is wrong."""
     stats = await system_pages(at, "", monitor=monitor)
     pages = {page: await system_pages(at, page, monitor=monitor) for page in ("VARZ", "HEALTHZ")}
-    detail = {"accounts": True, "streams": True, "limit": 1024}
-    jetstream = [each for each in await system_pages(at, "JSZ", detail, monitor) if not each.data.get("disabled")]
+    jetstream = await jetstream_pages(at, monitor)
     found = [
         *clocks(stats),
         *versions(pages["VARZ"]),
@@ -79,6 +80,26 @@ async def doctor(
                 + (f": {each.advice}" if each.advice else "")
             )
     return int(not all(each.ok for each in found))
+
+
+async def jetstream_pages(at: CommandConnection, monitor: str | None) -> list[ServerPage]:
+    """JetStream of each server that has it, so many accounts a page. Raises CommandError.
+
+    Of a server with more accounts there are several pages, in turn: one that comes or goes meanwhile may be missed.
+    """
+    found: list[ServerPage] = []
+    unfinished: set[str] = set()
+    for number in range(PAGES_MAX):
+        detail = {"accounts": True, "streams": True, "offset": number * ACCOUNTS_AT_ONCE, "limit": ACCOUNTS_AT_ONCE}
+        pages = [each for each in await system_pages(at, "JSZ", detail, monitor) if not each.data.get("disabled")]
+        if silent := sorted(unfinished - {each.name for each in pages}):
+            names = ", ".join(silent)
+            raise CommandError(f"{names}: more accounts than were told, and no further answer: raise --timeout")
+        found += pages
+        unfinished = {each.name for each in pages if len(each.data.get("account_details") or ()) >= ACCOUNTS_AT_ONCE}
+        if not unfinished:
+            return found
+    raise CommandError(f"{', '.join(sorted(unfinished))}: more than {PAGES_MAX * ACCOUNTS_AT_ONCE:,} accounts")
 
 
 def clocks(stats: list[ServerPage]) -> Iterator[Finding]:

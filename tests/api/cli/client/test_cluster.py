@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jetraft.api.cli.client import doctor
 from tests.api.cli.client.running import Done, run
 from tests.harness.cluster import Cluster
 from tests.harness.patience import until
+from tests.harness.raw import RawClient
+from tests.harness.server import Server
 
 CONFIG = """
 accounts { SYS: { users: [{user: sys, password: s}] }, A: { jetstream: enabled, users: [{user: a, password: a}] } }
@@ -41,6 +45,29 @@ def test_monitors_say_the_same_without_a_user(cluster: Cluster) -> None:
     assert "http://127.0.0.1:1: Connection refused: start the server with -m" in away.err
     wrong = run("server", "ls", "--monitor", "ftp://u:hidden@x")
     assert (wrong.status, wrong.out, "hidden" in wrong.err) == (2, "", False)
+
+
+@pytest.mark.usefixtures("no_login")
+@pytest.mark.parametrize("accounts_at_once", [1, 2, 1024])
+def test_the_streams_of_all_accounts_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accounts_at_once: int
+) -> None:
+    monkeypatch.setattr(doctor, "ACCOUNTS_AT_ONCE", accounts_at_once)
+    names = "BCDE"
+    password: dict[str, Any] = {"pass": "p"}
+    users = " ".join(f"{name}: {{ jetstream: enabled, users: [{{user: {name}, password: p}}] }}" for name in names)
+    config = CONFIG.replace("accounts {", f"accounts {{ {users} ")
+    with Server("jetraft", directory=tmp_path, config=config) as server:
+        for name in names:
+            with RawClient(server.address, user=name, **password) as client:
+                client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        for way in (
+            ("--server", server.url, "--user", "sys", "--password", "s"),
+            ("--monitor", f"http://127.0.0.1:{server.http_port}"),
+        ):
+            done = run("doctor", *way, "--json")
+            found = {each["check"]: each["text"] for each in json.loads(done.out)}
+            assert found["streams"] == "4 with a leader and current replicas"
 
 
 @pytest.mark.usefixtures("no_login")
