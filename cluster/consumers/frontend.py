@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+    from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
@@ -231,6 +232,10 @@ class ConsumerFrontend:
         is_bound = bool(config.deliver_subject) and self._is_bound(config)
         now_ns = self._site.clock.unix_ns()
         return info_of(self._dispatcher.stream, state, figures, cluster, now_ns, is_bound=is_bound)
+
+    def figures(self, state: ConsumerState) -> CoreStatistics:
+        """The figures of a consumer, as its info has them."""
+        return self._dispatcher.figures(state, initial=False)
 
     def _check_not_in_use(self, old: ConsumerConfig, new: ConsumerConfig) -> None:
         """A push consumer with a listener keeps its deliver subject."""

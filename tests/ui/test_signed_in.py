@@ -177,6 +177,72 @@ def test_consumers_are_paused_made_and_deleted(browser: Any, server: Server) -> 
         window.see("Consumer worker is deleted", "#notice")
 
 
+def test_the_next_messages_of_a_consumer_are_looked_at_and_not_taken(browser: Any, server: Server) -> None:
+    with RawClient(server.address, **LOGIN) as client:
+        config = {"durable_name": "both", "ack_policy": "explicit", "filter_subjects": ["orders.eu", "orders.raw"]}
+        client.api("CONSUMER.CREATE.ORDERS.both", {"stream_name": "ORDERS", "config": config})
+        client.request("$JS.API.CONSUMER.MSG.NEXT.ORDERS.both", b"1")  # the first one, which stays unacknowledged
+        before = client.api("CONSUMER.INFO.ORDERS.both")
+        with Window(browser, server) as window:
+            window.go(STREAM).sign_in("owner", "secret")
+            window.page.get_by_role("row", name="both").click()
+            peek = window.page.get_by_role("region", name="Next messages of the consumer")
+            peek.get_by_role("button", name="Look at the next messages").click()
+            window.see("1 message not acknowledged may come again before", "dialog")
+            next_ones = peek.get_by_role("group", name="Next messages").get_by_role("button")
+            assert next_ones.all_inner_texts() == ["8 orders.eu", "10 orders.eu", "11 orders.raw"]
+            window.see('"order": 7', "dialog pre")
+            next_ones.nth(2).click()
+            window.see("000000f0  f0 f1 f2", "dialog pre")
+            window.picture("dashboard-peek")
+            peek.get_by_role("button", name="Look further").click()
+            window.see("There is none after it", "dialog")
+            assert window.run("document.querySelectorAll('dialog img').length") == 0
+        after = client.api("CONSUMER.INFO.ORDERS.both")
+        assert {name: after[name] for name in ("delivered", "ack_floor", "num_pending", "num_waiting")} == {
+            name: before[name] for name in ("delivered", "ack_floor", "num_pending", "num_waiting")
+        }
+
+
+def test_who_may_not_read_messages_cannot_look_at_a_consumers_next_ones(browser: Any, tmp_path: Path) -> None:
+    narrow = USERS.replace('"$JS.API.STREAM.MSG.GET.>", ', '"$JS.API.CONSUMER.INFO.>", ')
+    with Server("jetraft", directory=tmp_path, config=narrow) as server, RawClient(server.address, **LOGIN) as client:
+        client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
+        client.request("orders.eu", b"kept back")
+        config = {"durable_name": "billing", "ack_policy": "explicit"}
+        client.api("CONSUMER.CREATE.ORDERS.billing", {"stream_name": "ORDERS", "config": config})
+        with Window(browser, server) as window:
+            window.go(STREAM).sign_in("reader", "read")
+            window.page.get_by_role("row", name="billing").click()
+            window.page.get_by_role("button", name="Look at the next messages").click()
+            window.see('Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.ORDERS"', "dialog")
+            assert "kept back" not in window.page.content()
+
+
+def test_a_key_signs_in_and_out_but_not_while_something_is_typed(browser: Any, server: Server) -> None:
+    with Window(browser, server) as window:
+        window.go("streams").see("Sign in", "header")
+        window.page.keyboard.press("/")
+        window.page.keyboard.type("s")
+        assert window.page.get_by_label("Filter streams").input_value() == "s"
+        window.page.locator(".vt-row").first.focus()
+        window.page.keyboard.press("s")
+        box = window.page.get_by_role("dialog")
+        box.get_by_label("User").focus()
+        window.page.keyboard.type("owners")
+        window.page.keyboard.press("Backspace")
+        window.page.keyboard.press("Tab")
+        window.page.keyboard.type("secret")
+        window.page.keyboard.press("Enter")
+        window.see("owner · SHOP", "header")
+        window.run("document.activeElement.blur()")
+        window.page.keyboard.press("Control+s")
+        window.see("Sign out", "header")
+        window.page.keyboard.press("s")
+        window.see("Sign in", "header")
+        assert window.run("who.status.signed_in") is False
+
+
 def test_a_stream_is_made_published_to_and_deleted(browser: Any, server: Server) -> None:
     with Window(browser, server) as window:
         window.go("streams").sign_in("owner", "secret")

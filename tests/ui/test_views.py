@@ -39,6 +39,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"s{number}.>"]})
         client.api(f"STREAM.CREATE.{MARKUP_STREAM}", {"name": MARKUP_STREAM, "subjects": ["<b>x</b>"]})
         client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
+        ahead = {
+            "durable_name": "ahead",
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": 99,
+        }
+        client.api("CONSUMER.CREATE.ORDERS.ahead", {"stream_name": "ORDERS", "config": ahead})
         for number in range(CONSUMERS):
             config = {"durable_name": f"C{number:03}", "ack_policy": "explicit"}
             client.api(f"CONSUMER.CREATE.ORDERS.C{number:03}", {"stream_name": "ORDERS", "config": config})
@@ -115,6 +122,24 @@ def test_the_keyboard_is_enough(browser: Any, server: Server) -> None:
         window.wait("!document.activeElement.classList.contains('empty')")
         window.page.keyboard.press("Enter")
         window.wait("location.hash.startsWith('#/stream/')")
+
+
+def test_consumers_are_seen_by_their_lag_first(browser: Any, server: Server) -> None:
+    def row(number: int) -> str:
+        return f"document.querySelector('.vt-row[aria-rowindex=\"{number + 2}\"] .main')?.textContent"
+
+    end = "document.querySelector('.vt-scroll').scrollTop = 1e9"
+    with Window(browser, server) as window:
+        window.go("consumers").see(f"{CONSUMERS + 1} consumers")
+        window.run(end)
+        window.wait(f"{row(CONSUMERS)} === 'ahead'")
+        window.page.get_by_label("Order").select_option("name")
+        window.wait(f"{row(0)} === 'C000'")
+        window.run(end)
+        window.wait(f"{row(CONSUMERS)} === 'ahead'")
+        window.page.get_by_label("Filter consumers").fill("c01")
+        window.see("10 consumers")
+        window.wait(f"{row(9)} === 'C019'")
 
 
 def test_everything_that_acts_has_a_name(browser: Any, server: Server) -> None:

@@ -56,6 +56,7 @@ from jetraft.store.stream.stream_store import StreamStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.consumers.frontend import ConsumerFrontend
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
@@ -350,6 +351,10 @@ class StreamReplica:
     def consumer_info(self, name: str) -> ConsumerInfo | None:
         """The consumer as its leader sees it; None when there is none."""
         return self._leading().consumers.info(name, self.cluster().of_consumer(name))
+
+    def consumer_figures(self, state: ConsumerState) -> CoreStatistics:
+        """The figures of a consumer as its leader sees them, for less than an info. Raises NotLeaderError."""
+        return self._leading().consumers.figures(state)
 
     def consumer_view(self, name: str) -> ConsumerInfo | None:
         """The consumer as this replica knows it, which need not lead: what waits for messages only the leader knows."""

@@ -302,6 +302,8 @@ async function signOut() {
   refresh();
 }
 
+const signInOrOut = () => (who.status.signed_in ? signOut() : signIn());
+
 /* How fast a counter grows, from what it was before; a counter that has gone back has begun again. */
 class Rates {
   constructor() {
@@ -1014,9 +1016,10 @@ const consumerColumns = [
 const consumers = tableView({
   title: "Consumers",
   label: "Filter consumers",
+  sorts: [["lag", "largest lag"], ["unacked", "most unacknowledged"], ["oldest", "oldest unacknowledged"], ["redelivered", "most redelivered"], ["waiting", "most waiting pulls"], ["name", "name"], ["", "stream, as created"]],
   about: ["consumer", "of streams that this node leads"],
   table: { name: "consumers", columns: consumerColumns, open: (row) => (location.hash = streamPath(row.account, row.stream)) },
-  loader: ({ filter }, offset, limit) => get("ui/consumers", { filter, offset, limit }),
+  loader: ({ filter, sort }, offset, limit) => get("ui/consumers", { filter, sort, desc: sort && sort !== "name" ? "1" : "0", offset, limit }),
 });
 
 /* --- connections */
@@ -1341,6 +1344,7 @@ async function consumerDialog(stream, name) {
     ["Paused", info.paused ? `for ${duration(info.pause_remaining)} more` : "no"],
     ["Created", info.created],
   ]);
+  const peek = peekPanel(stream, info);
   const minutes = el("input", { type: "number", min: 1, value: 15, "aria-label": "Minutes" });
   const said = el("p", { class: "error", role: "alert" });
   const button = (text, act, kind) =>
@@ -1360,6 +1364,8 @@ async function consumerDialog(stream, name) {
   };
   box.append(
     list,
+    el("h2", {}, "Next messages"),
+    peek,
     el("h2", {}, "Configuration"),
     el("pre", { tabindex: 0 }, pretty(info.config)),
     said,
@@ -1393,6 +1399,70 @@ async function consumerDialog(stream, name) {
     ),
   );
   box.showModal();
+}
+
+/* --- what a consumer delivers next, without taking it */
+
+const PEEKED = 10; // messages that are looked for at once
+
+/* The next `many` messages that a consumer wants behind a sequence: read from the stream as its user may read it. Of
+   several filters each has its own next one, and the lowest is the consumer's. */
+async function nextOf(stream, config, behind, many) {
+  const filters = config.filter_subjects && config.filter_subjects.length ? config.filter_subjects : [config.filter_subject || ">"];
+  if (filters.length > PEEKED) throw new Error(`the next messages of more than ${PEEKED} filters are not looked for`);
+  const ahead = await Promise.all(filters.map((filter) => messageFrom(stream, behind + 1, filter)));
+  const found = [];
+  while (found.length < many) {
+    const here = ahead.filter((message) => message !== null);
+    if (here.length === 0) break;
+    const next = here.reduce((one, other) => (other.seq < one.seq ? other : one));
+    found.push(next);
+    for (const [at, message] of ahead.entries()) {
+      if (message !== null && message.seq === next.seq) ahead[at] = await messageFrom(stream, next.seq + 1, filters[at]);
+    }
+  }
+  return found;
+}
+
+/* Messages that are out for an acknowledgement lie behind the floor and up to what was delivered; the consumer does not
+   say which of them are acknowledged, so only those behind what was delivered are shown. */
+function peeked(info, found, behind) {
+  const said = [found.length === 0 ? "There is none after it." : `${plural(found.length, "message")} after ${whole.format(behind)}`];
+  if (info.num_ack_pending > 0) said.push(`${plural(info.num_ack_pending, "message")} not acknowledged may come again before`);
+  if (info.config.deliver_policy === "last_per_subject") said.push("at first only the last ones of their subjects are delivered");
+  return said.join("; ");
+}
+
+function peekPanel(stream, info) {
+  const card = messageCard();
+  const list = el("div", { class: "chips", role: "group", "aria-label": "Next messages" });
+  const said = el("p", { class: "muted", role: "status" }, "They stay where they are: the consumer is not asked for them.");
+  let behind = info.delivered.stream_seq;
+  const show = (message, button) => {
+    for (const other of list.children) other.setAttribute("aria-pressed", String(other === button));
+    card.show(message);
+  };
+  const look = el("button", { type: "button", class: "quiet", onclick: async () => {
+    look.disabled = true;
+    try {
+      const found = await nextOf(stream, info.config, behind, PEEKED);
+      setText(said, peeked(info, found, behind));
+      if (found.length === 0) return;
+      behind = found[found.length - 1].seq;
+      list.replaceChildren(...found.map((message) => {
+        const text = `${whole.format(message.seq)} ${message.subject}`;
+        const button = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => show(message, button) }, text);
+        return button;
+      }));
+      show(found[0], list.firstChild);
+      setText(look, "Look further");
+    } catch (error) {
+      setText(said, error.message);
+    } finally {
+      look.disabled = false;
+    }
+  } }, "Look at the next messages");
+  return el("section", { class: "peek", "aria-label": "Next messages of the consumer" }, el("div", { class: "bar" }, look, said), list, card.element);
 }
 
 /* --- messages of a stream */
@@ -1837,6 +1907,15 @@ function kept(key, value) {
   return null;
 }
 
+/* Keys of the whole page: not while something is typed, nor under a dialog, nor with a key of the browser. */
+function onPageKey(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (event.key === "/" && $("filter")) $("filter").focus();
+  else if (event.key === "s" && !$("sign").hidden && !document.querySelector("dialog[open]")) signInOrOut();
+  else return;
+  event.preventDefault();
+}
+
 function start() {
   const theme = kept("jetraft-theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
@@ -1847,14 +1926,10 @@ function start() {
     kept("jetraft-theme", root.dataset.theme);
   });
   $("tabs").append(...VIEWS.map(([key, title]) => el("a", { href: `#/${key}`, "data-view": key }, title)));
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.target.closest("input, textarea, select") || !$("filter")) return;
-    event.preventDefault();
-    $("filter").focus();
-  });
+  document.addEventListener("keydown", onPageKey);
   document.addEventListener("visibilitychange", () => document.hidden || refresh());
   addEventListener("hashchange", route);
-  $("sign").addEventListener("click", () => (who.status.signed_in ? signOut() : signIn()));
+  $("sign").addEventListener("click", signInOrOut);
   listen();
   lookWho().catch(failed);
   route();

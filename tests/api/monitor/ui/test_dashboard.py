@@ -134,6 +134,35 @@ def test_consumers_come_in_parts(server: Server) -> None:
     assert (row["stream"], row["num_pending"], row["num_ack_pending"], row["filters"]) == ("S02", 2, 0, ["s2.a"])
 
 
+def test_consumers_are_ordered_by_what_is_asked_for_in_parts(server: Server) -> None:
+    sent = {"L0": 1, "L1": 4, "L2": 6, "L3": 3, "L4": 5}
+    with RawClient(server.address) as client:
+        client.api("STREAM.CREATE.LAGS", {"name": "LAGS", "subjects": ["lags.*"]})
+        for name, count in sent.items():
+            config = {"durable_name": name, "ack_policy": "explicit", "filter_subject": f"lags.{name}"}
+            client.api(f"CONSUMER.CREATE.LAGS.{name}", {"stream_name": "LAGS", "config": config})
+            for _ in range(count):
+                client.request(f"lags.{name}", b"x")
+        for name in ("L4", "L2"):  # L4 waits longest for an acknowledgement; L1 and L4 lack most then
+            client.request(f"$JS.API.CONSUMER.MSG.NEXT.LAGS.{name}", b"1")
+        client.request("$JS.API.CONSUMER.MSG.NEXT.LAGS.L2", b"1")
+
+        def names(order: str) -> list[str]:
+            return [row["name"] for row in rows(server, f"/base/ui/consumers?stream=LAGS&{order}")]
+
+        assert names("sort=lag&desc=1") == ["L1", "L2", "L4", "L3", "L0"], "equal ones as they were created"
+        assert [one for at in range(0, 6, 2) for one in names(f"sort=lag&desc=1&offset={at}&limit=2")] == names(
+            "sort=lag&desc=1"
+        )
+        assert names("sort=lag")[0] == "L0"
+        assert names("sort=unacked&desc=1")[:2] == ["L2", "L4"]
+        assert names("sort=oldest&desc=1") == ["L4", "L2", "L0", "L1", "L3"]
+        assert names("sort=name&desc=1") == ["L4", "L3", "L2", "L1", "L0"]
+        assert names("sort=lag&desc=1&filter=l3") == ["L3"]
+        client.api("STREAM.DELETE.LAGS")
+    assert ask(server, "/base/ui/consumers?sort=size")[0].status == 400
+
+
 def test_accounts_and_groups(server: Server) -> None:
     (account,) = rows(server, "/base/ui/accounts")
     assert (account["name"], account["streams"], account["streams_led"], account["consumers"]) == ("$G", 31, 31, 25)
