@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from jetraft.cluster.consumers.effects import CoreStatistics
+from jetraft.cluster.consumers.selector import Selector
 from jetraft.store.model import gotime
 from jetraft.store.model.config import AckPolicy
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
 
 if TYPE_CHECKING:
+    from jetraft.cluster.consumers.selector import Messages
     from jetraft.store.model.state import ClusterInfo
     from jetraft.store.stream.consumer_state import ConsumerState
 
@@ -27,6 +31,12 @@ def applied_figures(state: ConsumerState) -> CoreStatistics:
         last_delivered_ns=state.delivered_ns or None,
         last_ack_ns=state.acked_ns or None,
     )
+
+
+def figures_at_rest(state: ConsumerState, messages: Messages) -> CoreStatistics:
+    """A consumer that nobody uses, as its leader sees it: what is applied, and the messages to come; without a core."""
+    left = Selector(state, messages).num_pending(state.delivered_stream)
+    return attrs.evolve(applied_figures(state), num_pending=left)
 
 
 def info_of(  # noqa: PLR0913  (what an info is made of)

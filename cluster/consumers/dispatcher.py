@@ -27,6 +27,7 @@ from jetraft.cluster.consumers.ack_batching import AckBatch
 from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
 from jetraft.cluster.consumers.acknowledging import NONE_NAMED
 from jetraft.cluster.consumers.acks import AckKind, named_in, parse_ack_body, parse_ack_subject, tell_refused
+from jetraft.cluster.consumers.consumer_infos import figures_at_rest
 from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, Crowd
 from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.pending import NEVER_NS
@@ -190,7 +191,7 @@ class ConsumerDispatcher:
         """The state of a consumer, with `initial` as it was when this leader made it; it needs no runner for that."""
         runner = self._runners.get(state.name)
         if runner is None:
-            return make_core(self, state).statistics()
+            return make_core(self, state).statistics() if needs_runner(state) else figures_at_rest(state, self.messages)
         return runner.initial if initial and runner.initial is not None else runner.figures()
 
     def statistics(self) -> DispatcherStatistics:

@@ -8,7 +8,7 @@ import pytest
 
 from jetraft.cluster.consumers.crowd import HUNGRY_AT_ONCE_MAX, MESSAGES_EACH, PUT_OFF_MAX, Crowd
 from jetraft.cluster.consumers.dispatcher import STARTED_AT_ONCE_MAX
-from jetraft.cluster.consumers.runner import ConsumerRunner
+from jetraft.cluster.consumers.runner import ConsumerRunner, make_core
 from jetraft.cluster.turn_work import TurnWork
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
@@ -80,6 +80,48 @@ def test_a_new_leader_runs_the_consumers_that_wait_for_acks_and_no_others() -> N
     assert (dispatcher(replica).consumers, dispatcher(replica).running) == (3, 1)
     assert pull(again, "waiting")[0].startswith(b"$JS.ACK.S.waiting.2.1.")
     assert pull(again, "done")[0].startswith(b"$JS.ACK.S.done.1.2.")
+
+
+def test_a_consumer_at_rest_has_the_figures_of_the_core_that_it_would_get() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    for subject in (b"s.a", b"s.b", b"s.a", b"s.c"):
+        node.publish(subject, b"x")
+    node.turn()
+    kinds: dict[str, dict[str, object]] = {
+        "all": {"ack_policy": AckPolicy.EXPLICIT},
+        "unacked": {"ack_policy": AckPolicy.NONE},
+        "some": {"ack_policy": AckPolicy.ALL, "filter_subject": "s.a"},
+        "several": {"ack_policy": AckPolicy.EXPLICIT, "filter_subjects": ("s.a", "s.c")},
+        "last": {
+            "ack_policy": AckPolicy.EXPLICIT,
+            "deliver_policy": DeliverPolicy.LAST_PER_SUBJECT,
+            "filter_subject": "s.*",
+        },
+        "late": {
+            "ack_policy": AckPolicy.EXPLICIT,
+            "deliver_policy": DeliverPolicy.BY_START_SEQUENCE,
+            "opt_start_seq": 3,
+        },
+        "used": {"ack_policy": AckPolicy.EXPLICIT},
+    }
+    for name, fields in kinds.items():
+        add_consumer(node, replica, durable_name=name, **fields)
+    (reply,) = pull(node, "used")
+    node.publish(reply)
+    node.sleep(S // 10)
+    replica.stop()
+    replica = start_stream(Node(), log)
+    leadership = replica._leadership
+    assert leadership is not None
+    assert dispatcher(replica).running == 0
+    left = {}
+    for name in kinds:
+        state = replica.machine.consumers[name]
+        figures = leadership.dispatcher.figures(state, initial=False)
+        assert figures == make_core(leadership.dispatcher, state).statistics()
+        left[name] = figures.num_pending
+    assert left == {"all": 4, "unacked": 4, "some": 2, "several": 3, "last": 3, "late": 2, "used": 3}
 
 
 def test_a_new_leader_starts_many_consumers_in_slices_and_one_that_is_asked_for_at_once(
