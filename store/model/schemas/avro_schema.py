@@ -15,7 +15,7 @@ import fastavro
 import orjson
 from fastavro.schema import SchemaParseException, UnknownType
 
-from jetraft.store.model.schemas.compiled import at
+from jetraft.store.model.schemas.faults import at
 from jetraft.store.model.schemas.rules import BadSchemaError
 from jetraft.store.model.schemas.walking import Cursor, Misfit
 

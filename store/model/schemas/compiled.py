@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from jetraft.store.model.extras import SCHEMA
+from jetraft.store.model.schemas.faults import TEXT_CHARS_MAX, shown
 from jetraft.store.model.schemas.rules import AVRO, JSON, BadSchemaError, SchemaRule
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 COMPILED_MAX: Final = 256  # schemas in memory; one that is not there is compiled again
 PAYLOAD_BYTES_MAX: Final = 64 * 1024  # that a schema judges: the largest takes about 1 ms (decision 117)
-TEXT_CHARS_MAX: Final = 256  # of an answer
-PATH_CHARS_MAX: Final = 128  # of it, for where the error is
 PANICS: Final = "pyo3_runtime"  # where the errors come from that are no Exception, of a library in Rust
 
 
@@ -61,18 +60,6 @@ def fault_in(rule: SchemaRule, payload: bytes) -> str:
         return f"larger than {PAYLOAD_BYTES_MAX} bytes, which is what a schema can judge"
     fault = _guarded(lambda: judge.fault(payload), "can not be judged")
     return shown(fault, TEXT_CHARS_MAX) if fault else ""
-
-
-def at(path: str, expected: str) -> str:
-    """A fault with its place, which is empty for the payload itself."""
-    where = shown(path, PATH_CHARS_MAX)
-    return f"{where}: {expected}" if where else expected
-
-
-def shown(text: str, chars_max: int) -> str:
-    """A text without what a terminal or a log would take for more than text, and not longer than this."""
-    plain = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text[: chars_max + 1])
-    return plain if len(plain) <= chars_max else plain[: chars_max - 3] + "..."
 
 
 @lru_cache(maxsize=COMPILED_MAX)

@@ -12,7 +12,7 @@ import attrs
 import jsonschema_rs
 import orjson
 
-from jetraft.store.model.schemas.compiled import at
+from jetraft.store.model.schemas.faults import at
 from jetraft.store.model.schemas.json_work import DEPTH_MAX, Work
 from jetraft.store.model.schemas.rules import BadSchemaError
 

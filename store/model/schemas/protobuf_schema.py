@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from jetraft.store.model.schemas.compiled import at
+from jetraft.store.model.schemas.faults import at
 from jetraft.store.model.schemas.rules import BadSchemaError
 from jetraft.store.model.schemas.walking import Cursor, Misfit
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from jetraft.store.model.schemas.compiled import (
     PAYLOAD_BYTES_MAX,
-    TEXT_CHARS_MAX,
     check_schema,
     fault_in,
 )
+from jetraft.store.model.schemas.faults import TEXT_CHARS_MAX
 from jetraft.store.model.schemas.json_schema import JsonJudge
 from jetraft.store.model.schemas.json_work import DEPTH_MAX, WORK_MAX, Work
 from jetraft.store.model.schemas.rules import BadSchemaError, SchemaRule
