@@ -42,8 +42,8 @@ from jetraft.cluster.consumers.runner import (
     needs_runner,
 )
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.consumer_deletion import deletion_of_consumer
 from jetraft.cluster.state.headers import parse_seq
-from jetraft.cluster.state.interest import deletion_of_consumer
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind

@@ -17,8 +17,8 @@ from jetraft.cluster.consumers.account_bounds import server_limits_of, within
 from jetraft.cluster.consumers.consumer_infos import info_of
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.consumer_deletion import deletion_of_consumer
 from jetraft.cluster.state.consumer_transitions import creation_of
-from jetraft.cluster.state.interest import deletion_of_consumer
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind

@@ -12,22 +12,16 @@ there. So what applying an entry costs does not grow with the number of consumer
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import subjects_of
-from jetraft.store.model.config import RetentionPolicy
 from jetraft.store.model.extensions import WAITING
 from jetraft.store.model.validation.consumer_filters import ConsumerFilters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.store.stream.consumer_state import ConsumerState
-
-APPLIED_AT_ONCE_MAX: Final = 10_000  # messages of a stream in which applying a deletion looks at each: some 10 ms
-BEYOND: Final = 1 << 62  # above every sequence (stream_store.py: SEQ_MAX)
 
 
 class SubjectSource(Protocol):
@@ -108,15 +102,3 @@ class Interest:
             for seq in seqs
             if (subject := subject_of(seq)) is not None and not self.is_wanted(seq, subject, but=but)
         ]
-
-
-def deletion_of_consumer(machine: StreamMachine, name: str) -> list[commands.ConsumerCommand]:
-    """The commands that delete a consumer, at a cost that does not grow with the stream.
-
-    A consumer that waits for nothing leaves nothing over when it goes. So where an interest stream has many messages it
-    is moved past all of them first, in the same entry, and the leader looks for what is left over (decision 129).
-    """
-    config = machine.config
-    if config is None or config.retention is not RetentionPolicy.INTEREST or machine.messages <= APPLIED_AT_ONCE_MAX:
-        return [commands.DeleteConsumer(name)]
-    return [commands.ResetConsumer(name, BEYOND), commands.DeleteConsumer(name)]

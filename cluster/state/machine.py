@@ -373,7 +373,7 @@ class StreamMachine:
     def _delete_consumer(self, consumer: ConsumerState) -> None:
         """Forget a consumer, and of an interest stream what no other consumer wants.
 
-        Where that is much, the leader has put a reset before the deletion (interest.py), so that nothing is waited for.
+        Where that is much, the leader puts a reset before the deletion (consumer_deletion.py): nothing is waited for.
         """
         del self.consumers[consumer.name]
         self.hidden_consumers -= consumer.config.direct

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.interest import APPLIED_AT_ONCE_MAX
+from jetraft.cluster.state.consumer_deletion import APPLIED_AT_ONCE_MAX
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S

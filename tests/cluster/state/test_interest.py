@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.interest import APPLIED_AT_ONCE_MAX, deletion_of_consumer
+from jetraft.cluster.state.consumer_deletion import APPLIED_AT_ONCE_MAX, deletion_of_consumer
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy
 from jetraft.store.model.subject import matches_any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.cluster.state.interest import APPLIED_AT_ONCE_MAX
+from jetraft.cluster.state.consumer_deletion import APPLIED_AT_ONCE_MAX
 from jetraft.cluster.streams.replica import leftovers
 from jetraft.store.model.config import RetentionPolicy
 from tests.cluster.lab import Node, add_consumer, finish, start_stream
