@@ -31,7 +31,7 @@ from jetraft.store.stream._runs import Runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+    from jetraft.cluster.consumers.runner_port import RunnerPort
     from jetraft.cluster.ports import TimerHandle
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.dead_letter import DeadLetter
@@ -50,7 +50,7 @@ ANSWER_BYTES_MAX: Final = 4096
 class DeadLetters:
     """See the module. `kept` is called when an entry has settled letters."""
 
-    def __init__(self, dispatcher: ConsumerDispatcher, state: ConsumerState, kept: Callable[[Runs], None]) -> None:
+    def __init__(self, dispatcher: RunnerPort, state: ConsumerState, kept: Callable[[Runs], None]) -> None:
         self._dispatcher = dispatcher
         self._site = dispatcher.site
         self._state = state

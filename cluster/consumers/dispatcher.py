@@ -385,7 +385,7 @@ class ConsumerDispatcher:
         if self._rest is not None:
             self._rest.cancel()
 
-    # --- for runners
+    # --- for runners (runner_port.py)
 
     def propose(self, batch: Sequence[commands.ConsumerCommand], committed: Callable[[], None]) -> None:
         """Add commands to this call's entry; `committed` is called when they are applied."""
@@ -404,12 +404,12 @@ class ConsumerDispatcher:
         self._is_urgent = True
         self._flush()
 
-    def set_hungry(self, runner: ConsumerRunner, *, is_hungry: bool) -> None:
+    def set_hungry(self, name: str, *, is_hungry: bool) -> None:
         """Note whether a consumer waits for new messages, so that `pump` need not look at the others."""
         if is_hungry:
-            self._hungry[runner.state.name] = runner
+            self._hungry[name] = self._runners[name]
         else:
-            self._hungry.pop(runner.state.name, None)
+            self._hungry.pop(name, None)
 
     def abandon(self, name: str) -> None:
         """The consumer was not used for its inactive_threshold: delete it."""

@@ -12,15 +12,15 @@ from jetraft.store.model import message
 from jetraft.store.model.gotime import format_time
 
 if TYPE_CHECKING:
+    from jetraft.cluster.ports import StoredLike
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.dead_letter import DeadLetter
-    from jetraft.store.stream.stream_store import StoredMessage
 
 OURS: Final = b"Jetraft-Dead-Letter-"
 OF_SERVERS: Final = b"Nats-"
 
 
-def letter_hdr(stream: str, state: ConsumerState, seq: int, letter: DeadLetter, stored: StoredMessage) -> bytes:
+def letter_hdr(stream: str, state: ConsumerState, seq: int, letter: DeadLetter, stored: StoredLike) -> bytes:
     """The header block of what is published; only replicated values are in it."""
     original = stored.hdr if message.valid_block(stored.hdr) else b""
     lines = {name for name, _ in message.items(original) if name.startswith((OURS, OF_SERVERS))}

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.cluster.consumers.core import ConsumerCore
-    from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
     from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
+    from jetraft.cluster.consumers.runner_port import RunnerPort
     from jetraft.cluster.ports import DeliveryRun, MessageSource, StoredLike, TimerHandle
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
@@ -72,7 +72,7 @@ class _Copies:
 class ConsumerRunner:
     """See the module."""
 
-    def __init__(self, dispatcher: ConsumerDispatcher, state: ConsumerState) -> None:
+    def __init__(self, dispatcher: RunnerPort, state: ConsumerState) -> None:
         self._dispatcher = dispatcher
         self.state = state
         self._outgoing: deque[_Outgoing] = deque()
@@ -131,7 +131,7 @@ class ConsumerRunner:
             self._dispatcher.damaged(error)
             return
         self.perform(effects)
-        self._dispatcher.set_hungry(self, is_hungry=self.core.is_hungry)
+        self._dispatcher.set_hungry(self.state.name, is_hungry=self.core.is_hungry)
 
     def perform(self, effects: ConsumerEffects) -> None:
         """Hand commands to the log and sends to the outbox."""
@@ -351,7 +351,7 @@ class ConsumerRunner:
         self.step(self._dispatcher.now())
 
 
-def sends_at_once(dispatcher: ConsumerDispatcher, core: ConsumerCore) -> bool:
+def sends_at_once(dispatcher: RunnerPort, core: ConsumerCore) -> bool:
     """True when what a consumer delivers need not be in the log before it leaves."""
     config, extensions = core.config, core.extensions
     if extensions.strict_acks or extensions.key_order is not None:
@@ -363,7 +363,7 @@ def sends_at_once(dispatcher: ConsumerDispatcher, core: ConsumerCore) -> bool:
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
 
 
-def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsumer | PushConsumer:
+def make_core(dispatcher: RunnerPort, state: ConsumerState) -> PullConsumer | PushConsumer:
     """The leader's working copy of a consumer.
 
     Where deliveries are in the log before they leave, an ack of one that the state does not know is of before a reset.
