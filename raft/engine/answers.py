@@ -11,28 +11,28 @@ from jetraft.raft.engine.messages import AppendAccepted, AppendRejected, LeaderS
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.raft.engine.member import Member
+    from jetraft.raft.engine.member_state import MemberState
 
 
-def _leads(member: "Member", term: int) -> Leadership | None:
+def _leads(member: "MemberState", term: int) -> Leadership | None:
     return member.leadership if term == member.term else None
 
 
-def on_append_accepted(member: "Member", sender: NodeId, message: AppendAccepted, now_ns: int) -> None:
+def on_append_accepted(member: "MemberState", sender: NodeId, message: AppendAccepted, now_ns: int) -> None:
     """A member holds more of the log."""
     leading = _leads(member, message.term)
     if leading is not None and leading.on_accepted(sender, message, now_ns):
         member.decider.count_match(member, sender)
 
 
-def on_append_rejected(member: "Member", sender: NodeId, message: AppendRejected, now_ns: int) -> None:
+def on_append_rejected(member: "MemberState", sender: NodeId, message: AppendRejected, now_ns: int) -> None:
     """A member's log differs."""
     leading = _leads(member, message.term)
     if leading is not None:
         leading.on_rejected(sender, message, now_ns)
 
 
-def on_leader_seen(member: "Member", sender: NodeId, message: LeaderSeen, now_ns: int) -> None:
+def on_leader_seen(member: "MemberState", sender: NodeId, message: LeaderSeen, now_ns: int) -> None:
     """A member follows us in this link session."""
     leading = _leads(member, message.term)
     if leading is not None:
@@ -46,7 +46,7 @@ def disclaimer(message: LeaderSeen) -> Resigned:
     return Resigned(term=message.term)
 
 
-def on_read_probe_seen(member: "Member", sender: NodeId, message: ReadProbeSeen, now_ns: int) -> None:
+def on_read_probe_seen(member: "MemberState", sender: NodeId, message: ReadProbeSeen, now_ns: int) -> None:
     """A member still followed us when the probe came."""
     leading = _leads(member, message.term)
     if leading is not None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.raft.engine.member import Member
+    from jetraft.raft.engine.member_state import MemberState
 
 MIXER: Final = 2_654_435_769  # Knuth's multiplicative hash: incarnations may be all even
 
 
-def drop_claim(member: "Member", now_ns: int) -> None:
+def drop_claim(member: "MemberState", now_ns: int) -> None:
     """The leader is silent or gave up: look for another soon, not all members at the same moment."""
     gone, member.claimed, member.leader = member.leader, False, None
     if member.ballot is None and member.may_stand:
@@ -22,7 +22,7 @@ def drop_claim(member: "Member", now_ns: int) -> None:
         member.timer.look_soon(now_ns, is_reluctant=member.reluctant, is_first=is_first)
 
 
-def _goes_first(member: "Member", gone: NodeId | None) -> bool:
+def _goes_first(member: "MemberState", gone: NodeId | None) -> bool:
     """Whether this is the one that looks for a leader first: one of those that are left, another in each group.
 
     Where all begin together most ballots meet another one, and with thousands of groups the disks are busy with both.
@@ -33,7 +33,7 @@ def _goes_first(member: "Member", gone: NodeId | None) -> bool:
     return there[(member.setup.incarnation * MIXER >> 32) % len(there)] == member.node_id
 
 
-def look_soon(member: "Member", now_ns: int) -> None:
+def look_soon(member: "MemberState", now_ns: int) -> None:
     """No leader is known and a majority can be asked, as after the start of all: do not wait for the timer.
 
     If there is a leader after all, the pre-vote does not disturb it, and the leader answers with its claim.
@@ -43,17 +43,7 @@ def look_soon(member: "Member", now_ns: int) -> None:
         member.timer.look_no_later(now_ns)
 
 
-def restart_timer(member: "Member", now_ns: int) -> None:
-    """Wait for a leader for a random while; for a long one when this member was told that none is to come."""
-    if not member.may_stand:
-        member.timer.stop()
-    elif member.is_removed:
-        member.timer.wait_slowly(now_ns)
-    else:
-        member.timer.wait(now_ns, is_reluctant=member.reluctant)
-
-
-def configuration_changed(member: "Member", now_ns: int) -> None:
+def configuration_changed(member: "MemberState", now_ns: int) -> None:
     """Another configuration is in force: stop or start standing for election."""
     member.is_removed = False
     if not member.may_stand:
@@ -64,4 +54,4 @@ def configuration_changed(member: "Member", now_ns: int) -> None:
     elif member.claimed:
         member.timer.claimed(now_ns)
     elif not member.has_leader:
-        restart_timer(member, now_ns)
+        member.restart_timer(now_ns)

@@ -17,6 +17,7 @@ from jetraft.raft.engine.acceptor import AppendRefused, accept
 from jetraft.raft.engine.ballot import Ballot
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
 from jetraft.raft.engine.member import Member
+from jetraft.raft.engine.member_state import MemberState
 from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
 from jetraft.raft.engine.messages import Append, Role, SnapshotOffer, VoteRequest
 from jetraft.raft.engine.port import CoreSetup, Proposal
@@ -54,26 +55,26 @@ class Core:
 
     # Terms and votes.
 
-    def stand(self, member: Member, now_ns: int) -> None:
+    def stand(self, member: MemberState, now_ns: int) -> None:
         """See Decider."""
         self._enter_term(member, member.term + 1, now_ns, vote=member.node_id)
         member.follow(None, now_ns)
 
-    def follow(self, member: Member, leader: NodeId | None, term: int, now_ns: int) -> None:
+    def follow(self, member: MemberState, leader: NodeId | None, term: int, now_ns: int) -> None:
         """See Decider."""
         if term > member.term:
             self._enter_term(member, term, now_ns, vote=None)
         member.follow(leader, now_ns)
 
-    def _enter_term(self, member: Member, term: int, now_ns: int, *, vote: NodeId | None) -> None:
+    def _enter_term(self, member: MemberState, term: int, now_ns: int, *, vote: NodeId | None) -> None:
         member.log.set_hard_state(HardState(term=term, vote=vote))
         member.enter_term(term, now_ns)
 
-    def step_down(self, member: Member, now_ns: int) -> None:
+    def step_down(self, member: MemberState, now_ns: int) -> None:
         """See Decider."""
         member.follow(None, now_ns)
 
-    def grants_vote(self, member: Member, candidate: NodeId, request: VoteRequest, now_ns: int) -> bool:
+    def grants_vote(self, member: MemberState, candidate: NodeId, request: VoteRequest, now_ns: int) -> bool:
         """Give the one vote of the term to the first candidate whose log is up to date."""
         if request.term > member.term:
             self.follow(member, None, request.term, now_ns)
@@ -87,22 +88,22 @@ class Core:
             return True
         return member.timer.pending_ns is None  # asked again before the vote was durable: that grant leaves when it is
 
-    def count_own_vote(self, member: Member, ballot: Ballot, now_ns: int) -> None:
+    def count_own_vote(self, member: MemberState, ballot: Ballot, now_ns: int) -> None:
         """See Decider."""
         ballot.grant(member.node_id)
         self._lead_if_won(member, now_ns)
 
-    def count_vote(self, member: Member, voter: NodeId, now_ns: int) -> None:  # noqa: ARG002  (the ballot counts)
+    def count_vote(self, member: MemberState, voter: NodeId, now_ns: int) -> None:  # noqa: ARG002  (the ballot counts)
         """See Decider."""
         self._lead_if_won(member, now_ns)
 
-    def _lead_if_won(self, member: Member, now_ns: int) -> None:
+    def _lead_if_won(self, member: MemberState, now_ns: int) -> None:
         if member.ballot is not None and member.ballot.is_won(member.configuration):
             member.lead(now_ns)
 
     # The log.
 
-    def propose(self, member: Member, proposals: Sequence[Proposal]) -> int:
+    def propose(self, member: MemberState, proposals: Sequence[Proposal]) -> int:
         """See Decider."""
         log, setup, term = member.log, member.setup, member.term
         first_index = log.last_index + 1
@@ -124,7 +125,7 @@ class Core:
         log.append(entries)
         return first_index
 
-    def take(self, member: Member, leader: NodeId, append: Append, now_ns: int) -> int | AppendRefused:
+    def take(self, member: MemberState, leader: NodeId, append: Append, now_ns: int) -> int | AppendRefused:
         """See Decider."""
         outcome = accept(member.log, member.commit_index, append)
         if isinstance(outcome, AppendRefused):
@@ -138,22 +139,22 @@ class Core:
         self.learn_commit(member, leader, append.commit_index)
         return outcome.index
 
-    def learn_commit(self, member: Member, leader: NodeId, leader_commit: int) -> None:  # noqa: ARG002  (no matter who)
+    def learn_commit(self, member: MemberState, leader: NodeId, leader_commit: int) -> None:  # noqa: ARG002
         """See Decider."""
         # Beyond what was verified against this leader the log may hold entries that it has not (rule 10).
         member.commit_index = max(member.commit_index, min(leader_commit, member.verified_index))
 
-    def count_durable(self, member: Member, now_ns: int) -> None:  # noqa: ARG002  (counting takes no time)
+    def count_durable(self, member: MemberState, now_ns: int) -> None:  # noqa: ARG002  (counting takes no time)
         """See Decider."""
         _advance_commit(member)
 
-    def count_match(self, member: Member, node: NodeId) -> None:  # noqa: ARG002  (all are counted)
+    def count_match(self, member: MemberState, node: NodeId) -> None:  # noqa: ARG002  (all are counted)
         """See Decider."""
         _advance_commit(member)
 
     # Members.
 
-    def change_members(self, member: Member, configuration: Configuration, now_ns: int) -> int:
+    def change_members(self, member: MemberState, configuration: Configuration, now_ns: int) -> int:
         """See Decider."""
         if member.leadership is None:
             raise MembershipChangeRefusedError("not the leader")
@@ -161,7 +162,7 @@ class Core:
         _advance_commit(member)
         return index
 
-    def outlive(self, member: Member, configuration: Configuration, term: int, now_ns: int) -> None:
+    def outlive(self, member: MemberState, configuration: Configuration, term: int, now_ns: int) -> None:
         """Go on alone from the end of this log, in a term above every known one."""
         assert member.leadership is None
         assert configuration.voters == (member.node_id,)
@@ -171,13 +172,13 @@ class Core:
         elections.stand(member, now_ns, transfer=False)
 
 
-def _advance_commit(member: Member) -> None:
+def _advance_commit(member: MemberState) -> None:
     """Commit what a majority holds."""
     if member.leadership is not None and (index := member.leadership.quorum_index()) > member.commit_index:
         member.commit_index = index
 
 
-def _note_configurations(member: Member, entries: Sequence[Entry], now_ns: int) -> None:
+def _note_configurations(member: MemberState, entries: Sequence[Entry], now_ns: int) -> None:
     """A configuration is in force as soon as it is in the log (rule 27)."""
     for entry in entries:
         if entry.kind == Kind.RAFT_CONFIG:

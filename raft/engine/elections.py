@@ -26,13 +26,13 @@ from jetraft.raft.engine.messages import (
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.raft.engine.member import Member
+    from jetraft.raft.engine.member_state import MemberState
 
 
 # The candidate's side.
 
 
-def look_for_leader(member: "Member", now_ns: int) -> None:
+def look_for_leader(member: "MemberState", now_ns: int) -> None:
     """The timer has run out. A leader that claims the group is asked before it is given up (rule 41)."""
     if member.claimed:
         if member.timer.may_rest(now_ns):
@@ -44,14 +44,14 @@ def look_for_leader(member: "Member", now_ns: int) -> None:
     ask_pre_votes(member, now_ns)
 
 
-def ask_pre_votes(member: "Member", now_ns: int) -> None:
+def ask_pre_votes(member: "MemberState", now_ns: int) -> None:
     """Could I win the next term? Nothing changes until a majority says yes; votes of this term still count."""
     member.leader, member.claimed = None, False
-    candidacy.restart_timer(member, now_ns)
+    member.restart_timer(now_ns)
     _canvass(member, now_ns)
 
 
-def _canvass(member: "Member", now_ns: int) -> None:
+def _canvass(member: "MemberState", now_ns: int) -> None:
     before = member.pre_ballot
     asked = before.asked if before is not None and before.term == member.term + 1 else 0
     member.pre_ballot = _begin(member, member.term + 1, now_ns, preliminary=True, asked=asked)
@@ -59,13 +59,13 @@ def _canvass(member: "Member", now_ns: int) -> None:
     stand_if_wanted(member, member.pre_ballot, now_ns)
 
 
-def stand_if_wanted(member: "Member", pre_ballot: Ballot, now_ns: int) -> None:
+def stand_if_wanted(member: "MemberState", pre_ballot: Ballot, now_ns: int) -> None:
     """Go on to the real election when a majority would vote for us."""
     if pre_ballot.is_won(member.configuration):
         stand(member, now_ns, transfer=False)
 
 
-def stand(member: "Member", now_ns: int, *, transfer: bool) -> None:
+def stand(member: "MemberState", now_ns: int, *, transfer: bool) -> None:
     """A real election. The member's vote for itself counts once it is durable (`on_promise_kept`, rule 4)."""
     if not member.may_stand:
         return
@@ -78,7 +78,7 @@ def stand(member: "Member", now_ns: int, *, transfer: bool) -> None:
 
 
 def _begin(  # noqa: PLR0913  (what a ballot is)
-    member: "Member", term: int, now_ns: int, *, preliminary: bool, transfer: bool = False, asked: int = 0
+    member: "MemberState", term: int, now_ns: int, *, preliminary: bool, transfer: bool = False, asked: int = 0
 ) -> Ballot:
     """`asked` is how often the same was asked before, without an answer."""
     ballot = Ballot(term=term, preliminary=preliminary, transfer=transfer, now_ns=now_ns, asked=asked)
@@ -86,7 +86,7 @@ def _begin(  # noqa: PLR0913  (what a ballot is)
     return ballot
 
 
-def ask(member: "Member", ballot: Ballot, now_ns: int) -> None:
+def ask(member: "MemberState", ballot: Ballot, now_ns: int) -> None:
     """Send the request to every voter that has not granted yet."""
     ballot.ask(now_ns, member.timer.retry_ns(now_ns, preliminary=ballot.preliminary, asked=ballot.asked + 1))
     last_index = member.log.last_index
@@ -102,7 +102,7 @@ def ask(member: "Member", ballot: Ballot, now_ns: int) -> None:
         member.effects.send_when_durable(voter, request)
 
 
-def on_promise_kept(member: "Member", now_ns: int) -> None:
+def on_promise_kept(member: "MemberState", now_ns: int) -> None:
     """Term and vote are durable: its own vote counts, the requests leave, and the waiting begins."""
     member.timer.kept(now_ns)
     ballot = member.ballot
@@ -111,10 +111,10 @@ def on_promise_kept(member: "Member", now_ns: int) -> None:
         ballot.ask(now_ns, member.timer.retry_ns(now_ns, preliminary=False, asked=1))
         member.decider.count_own_vote(member, ballot, now_ns)
     if not member.has_leader:
-        candidacy.restart_timer(member, now_ns)
+        member.restart_timer(now_ns)
 
 
-def on_grant(member: "Member", sender: NodeId, message: PreVoteGrant | VoteGrant, now_ns: int) -> None:
+def on_grant(member: "MemberState", sender: NodeId, message: PreVoteGrant | VoteGrant, now_ns: int) -> None:
     """A yes, which counts once, for the ballot of its term and kind, and from a voter only (rule 17)."""
     is_preliminary = isinstance(message, PreVoteGrant)
     ballot = member.pre_ballot if is_preliminary else member.ballot
@@ -135,14 +135,14 @@ def on_grant(member: "Member", sender: NodeId, message: PreVoteGrant | VoteGrant
 # The voter's side.
 
 
-def is_up_to_date(member: "Member", request: PreVoteRequest | VoteRequest) -> bool:
+def is_up_to_date(member: "MemberState", request: PreVoteRequest | VoteRequest) -> bool:
     """Whether the candidate's log ends at least as late as this one (thesis 3.6.1)."""
     last_index = member.log.last_index
     # >=, not >: members with equal logs must be able to elect one another.
     return (request.last_term, request.last_index) >= (member.log.term_at(last_index) or 0, last_index)
 
 
-def _is_filled(member: "Member") -> bool:
+def _is_filled(member: "MemberState") -> bool:
     """False while this member, a learner without memory, lacks what was committed when it was admitted (rule 30).
 
     Others than the present members may still count on its name, and what it forgot would have refused them its vote.
@@ -152,7 +152,7 @@ def _is_filled(member: "Member") -> bool:
     return is_voter or member.configurations.is_filled(last_index, member.log.term_at(last_index) or 0)
 
 
-def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
+def on_pre_vote_request(member: "MemberState", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
     """Say yes when the real request would be granted; promises nothing."""
     _doubt_leader(member, sender, message.term, now_ns)
     _reassert(member, sender)
@@ -171,13 +171,13 @@ def on_pre_vote_request(member: "Member", sender: NodeId, message: PreVoteReques
             member.timer.stand_back(now_ns)
 
 
-def _ask_instead(member: "Member", now_ns: int) -> None:
+def _ask_instead(member: "MemberState", now_ns: int) -> None:
     """The candidate lacks something that this member has, so that one cannot be waited for."""
     if member.ballot is None and member.pre_ballot is None and member.may_stand and not member.reluctant:
         member.timer.look_now(now_ns)
 
 
-def _goes_first(member: "Member", sender: NodeId, request: PreVoteRequest, now_ns: int) -> bool:
+def _goes_first(member: "MemberState", sender: NodeId, request: PreVoteRequest, now_ns: int) -> bool:
     """Of two candidates that began together the one with the better log, or name, goes first: no split vote.
 
     The other one gives its own attempt up, so that grants that cross on a slow link do not make both stand. It goes
@@ -195,7 +195,7 @@ def _goes_first(member: "Member", sender: NodeId, request: PreVoteRequest, now_n
     return now_ns - ballot.began_ns < member.timer.precedence_ns(now_ns, preliminary=ballot.preliminary)
 
 
-def on_vote_request(member: "Member", sender: NodeId, message: VoteRequest, now_ns: int) -> None:
+def on_vote_request(member: "MemberState", sender: NodeId, message: VoteRequest, now_ns: int) -> None:
     """Have the request judged, unless a leader is alive (rule 18). The grant waits for the disk."""
     _doubt_leader(member, sender, message.term, now_ns)
     if message.term < member.term:
@@ -206,17 +206,17 @@ def on_vote_request(member: "Member", sender: NodeId, message: VoteRequest, now_
     if member.decider.grants_vote(member, sender, message, now_ns):
         member.note_promise(now_ns)
         member.pre_ballot = None
-        candidacy.restart_timer(member, now_ns)
+        member.restart_timer(now_ns)
         member.effects.send_when_durable(sender, VoteGrant(term=member.term))
 
 
-def _doubt_leader(member: "Member", sender: NodeId, term: int, now_ns: int) -> None:
+def _doubt_leader(member: "MemberState", sender: NodeId, term: int, now_ns: int) -> None:
     """The node that we follow asks for votes of a later term: it does not lead any more."""
     if sender == member.leader and term > member.term and member.leadership is None:
         candidacy.drop_claim(member, now_ns)
 
 
-def _reassert(member: "Member", sender: NodeId) -> None:
+def _reassert(member: "MemberState", sender: NodeId) -> None:
     """A member that does not know us as its leader (its replica is new in this session) is told again.
 
     One that was removed is told that: until the owner of its replica deletes it, it would ask again and again.
@@ -229,13 +229,13 @@ def _reassert(member: "Member", sender: NodeId) -> None:
         member.effects.send_now(sender, Removed(term=member.term))
 
 
-def on_term_notice(member: "Member", _sender: NodeId, message: TermNotice, now_ns: int) -> None:
+def on_term_notice(member: "MemberState", _sender: NodeId, message: TermNotice, now_ns: int) -> None:
     """Another member is in a higher term: enter it."""
     if message.term > member.term:
         member.decider.follow(member, None, message.term, now_ns)
 
 
-def on_removed(member: "Member", sender: NodeId, message: Removed, now_ns: int) -> None:
+def on_removed(member: "MemberState", sender: NodeId, message: Removed, now_ns: int) -> None:
     """A leader says that we are no member. That may be old news: ask again, but slowly (rule 41).
 
     With an engine whose members never change it says nothing: its sender goes by another configuration.
@@ -248,7 +248,7 @@ def on_removed(member: "Member", sender: NodeId, message: Removed, now_ns: int) 
     member.decider.follow(member, None, message.term, now_ns)
 
 
-def on_transfer_now(member: "Member", sender: NodeId, message: TransferNow, now_ns: int) -> None:
+def on_transfer_now(member: "MemberState", sender: NodeId, message: TransferNow, now_ns: int) -> None:
     """The current leader asks us to take over (rule 20)."""
     if message.term == member.term and sender == member.leader and member.leadership is None:
         member.handed_by = sender

@@ -25,10 +25,10 @@ from jetraft.raft.engine.messages import (
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.raft.engine.member import Member
+    from jetraft.raft.engine.member_state import MemberState
 
 
-def hears_leader(member: "Member", sender: NodeId, term: int, now_ns: int) -> bool:
+def hears_leader(member: "MemberState", sender: NodeId, term: int, now_ns: int) -> bool:
     """Follow the sender, or tell it that its term is over and return False (rule 8)."""
     if term < member.term:
         member.effects.send_now(sender, TermNotice(term=member.term))
@@ -38,14 +38,14 @@ def hears_leader(member: "Member", sender: NodeId, term: int, now_ns: int) -> bo
         member.decider.follow(member, sender, term, now_ns)
     member.timer.heard_ns = now_ns
     if sender not in member.up:
-        candidacy.restart_timer(member, now_ns)  # a late message of an old session: contact, but no claim
+        member.restart_timer(now_ns)  # a late message of an old session: contact, but no claim
     elif not member.claimed or member.timer.is_doubting:
         _accept_claim(member, now_ns)
         member.effects.send_now(sender, LeaderSeen(term=term))
     return True
 
 
-def _accept_claim(member: "Member", now_ns: int) -> None:
+def _accept_claim(member: "MemberState", now_ns: int) -> None:
     """The leader speaks in a live session: no election is sought until its claim or its lease ends."""
     if not member.claimed:
         member.told_index = None
@@ -57,7 +57,7 @@ def _accept_claim(member: "Member", now_ns: int) -> None:
         member.timer.stop()
 
 
-def on_append(member: "Member", sender: NodeId, message: Append, now_ns: int) -> None:
+def on_append(member: "MemberState", sender: NodeId, message: Append, now_ns: int) -> None:
     """Bring the log in line and acknowledge, once durable, exactly what was verified (rules 9 to 12)."""
     if not hears_leader(member, sender, message.term, now_ns):
         return
@@ -73,7 +73,7 @@ def on_append(member: "Member", sender: NodeId, message: Append, now_ns: int) ->
         _tell_of_remains(member, sender, outcome)
 
 
-def _tell_of_remains(member: "Member", leader: NodeId, verified_index: int) -> None:
+def _tell_of_remains(member: "MemberState", leader: NodeId, verified_index: int) -> None:
     """Behind what the leader has asked about there are entries of an earlier term: only one of this term ends them.
 
     A configuration among them would stay in force here, and this member could not be elected without those of it.
@@ -85,14 +85,14 @@ def _tell_of_remains(member: "Member", leader: NodeId, verified_index: int) -> N
         member.effects.send_when_durable(leader, remains)
 
 
-def on_commit_notice(member: "Member", sender: NodeId, message: CommitNotice, now_ns: int) -> None:
+def on_commit_notice(member: "MemberState", sender: NodeId, message: CommitNotice, now_ns: int) -> None:
     """The leader's commit index moved."""
     if hears_leader(member, sender, message.term, now_ns):
         member.told_index = message.commit_index
         member.decider.learn_commit(member, sender, message.commit_index)
 
 
-def on_resigned(member: "Member", sender: NodeId, message: Resigned, now_ns: int) -> None:
+def on_resigned(member: "MemberState", sender: NodeId, message: Resigned, now_ns: int) -> None:
     """The leader gave up, or a member takes no part any more."""
     if message.term != member.term:
         return
@@ -102,14 +102,14 @@ def on_resigned(member: "Member", sender: NodeId, message: Resigned, now_ns: int
         candidacy.drop_claim(member, now_ns)
 
 
-def on_read_probe(member: "Member", sender: NodeId, message: ReadProbe, now_ns: int) -> None:
+def on_read_probe(member: "MemberState", sender: NodeId, message: ReadProbe, now_ns: int) -> None:
     """The leader asks whether we still follow it."""
     if hears_leader(member, sender, message.term, now_ns):
         # Neither a vote nor an acceptance (rule 2): it need not wait for the disk.
         member.effects.send_now(sender, ReadProbeSeen(term=member.term, round=message.round))
 
 
-def on_snapshot_offer(member: "Member", sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
+def on_snapshot_offer(member: "MemberState", sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
     """Ignore what this log covers (rule 35), else ask the shell to fetch it.
 
     After the shell has replaced the log the member starts again, and the leader's next offer finds the log covering it.

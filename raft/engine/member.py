@@ -1,6 +1,6 @@
-"""One member of one group: what it keeps and when it asks, whatever engine decides. Pure and deterministic.
+"""One member of one group: its events, whatever engine decides. Pure and deterministic.
 
-Here are the state, the events and the changes of role. The effects of messages are in the files of handlers that the
+The state and the changes of role are in `member_state`. The effects of messages are in the files of handlers that the
 table `HANDLERS` names: `elections` (finding a leader), `following` (a leader's messages), `answers` (answers to one).
 When an election begins is decided in `candidacy` and `election_timer`, votes are collected in `ballot`. What the two
 engines decide in different ways is behind `decider`. The rule numbers are those of docs/raft.md.
@@ -10,108 +10,24 @@ something waits for the token that covers every log write made before it; only a
 (rules 2 and 3). `effects` collects what is to be sent, and `take_ready` hands it to the shell as one value.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from jetraft.raft.engine import candidacy, elections
-from jetraft.raft.engine.election_timer import ElectionTimer
 from jetraft.raft.engine.handlers import HANDLERS
-from jetraft.raft.engine.leadership import Leadership
-from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
-from jetraft.raft.engine.messages import Message, Resigned, Role, SnapshotOffer
-from jetraft.raft.engine.port import CoreSetup, PeerProgress, Proposal
-from jetraft.raft.engine.ready import NOTHING, Effects, Ready
+from jetraft.raft.engine.member_state import MemberState
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import Message, Resigned
+from jetraft.raft.engine.port import PeerProgress, Proposal
+from jetraft.raft.engine.ready import NOTHING, Ready
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import GroupLog
-
-if TYPE_CHECKING:
-    from jetraft.raft.engine.ballot import Ballot
-    from jetraft.raft.engine.decider import Decider
 
 
-class Member:
+class Member(MemberState):
     """Implements jetraft.raft.engine.port.Engine over a decider."""
 
-    __slots__ = (
-        "_snapshot_offer",
-        "ballot",
-        "claimed",
-        "commit_index",
-        "configurations",
-        "decider",
-        "effects",
-        "handed_by",
-        "has_handed_over",
-        "is_removed",
-        "leader",
-        "leadership",
-        "log",
-        "node_id",
-        "pre_ballot",
-        "progress",
-        "reluctant",
-        "role",
-        "setup",
-        "term",
-        "timer",
-        "told_index",
-        "up",
-        "verified_index",
-    )
-
-    def __init__(  # noqa: PLR0913  (what a member is made of)
-        self,
-        setup: CoreSetup,
-        *,
-        decider: "Decider",
-        log: GroupLog,
-        configurations: ConfigurationHistory,
-        commit_index: int,
-        snapshot_offer: Callable[[int], SnapshotOffer | None],
-    ) -> None:
-        self.setup = setup
-        self.decider = decider
-        self._snapshot_offer = snapshot_offer
-        self.node_id = setup.node_id
-        self.log = log
-        self.progress = log.progress
-        self.configurations = configurations
-        self.term = log.hard_state.term
-        self.role = Role.FOLLOWER
-        self.leader: NodeId | None = None
-        self.leadership: Leadership | None = None  # exactly while leader
-        self.ballot: Ballot | None = None  # of the present term, while asking for votes; a pre-vote leaves it alone
-        self.pre_ballot: Ballot | None = None  # of the next term, while asking whether that could be won
-        self.timer = ElectionTimer(setup)
-        self.claimed = False  # the leader spoke in this link session
-        self.told_index: int | None = None  # the commit index that it spoke of last, since the claim began
-        self.is_removed = False  # a leader has said so, and none has claimed the group since
-        self.commit_index = commit_index
-        self.verified_index = 0  # the log equals that of this term's leader up to here
-        self.up: set[NodeId] = set()  # nodes with a link session
-        self.reluctant = False  # waits longer than others before it stands
-        self.handed_by: NodeId | None = None  # as leader: the leader before, if that one had asked for it
-        self.has_handed_over = False  # it was the leader before, and had asked another member to lead
-        self.effects = Effects(log, role=self.role, term=self.term, leader=self.leader)
+    __slots__ = ()
 
     # What the shell reads.
-
-    @property
-    def members_may_change(self) -> bool:
-        """Whether `change_members` ever succeeds with this engine."""
-        return self.decider.members_may_change
-
-    @property
-    def vote(self) -> NodeId | None:
-        """Whom this member voted for in the current term."""
-        return self.log.hard_state.vote
-
-    @property
-    def applicable_index(self) -> int:
-        """The highest index that may be applied: committed and durable here (rule 5)."""
-        commit_index, durable_index = self.commit_index, self.progress.durable_index
-        return commit_index if commit_index < durable_index else durable_index  # noqa: FURB136  (min() takes 200 ns)
 
     @property
     def term_start_index(self) -> int:
@@ -122,11 +38,6 @@ class Member:
     def accepts_proposals(self) -> bool:
         """Whether this member leads and no transfer is running."""
         return self.leadership is not None and self.leadership.transfer is None
-
-    @property
-    def configuration(self) -> Configuration:
-        """The configuration in force."""
-        return self.configurations.current
 
     @property
     def told_commit_index(self) -> int | None:
@@ -141,11 +52,6 @@ class Member:
     def is_majority_with(self, node: NodeId, term: int) -> bool:
         """Whether this member leads in that term, and the node and it are a majority of the voters (rule 21)."""
         return self.leadership is not None and term == self.term and self.configuration.has_quorum([self.node_id, node])
-
-    @property
-    def has_leader(self) -> bool:
-        """Whether votes are refused because a leader is alive (rule 18)."""
-        return self.leadership is not None or self.claimed
 
     @property
     def deadline_ns(self) -> int | None:
@@ -173,7 +79,7 @@ class Member:
         elif self.is_preferred:
             elections.ask_pre_votes(self, now_ns)
         else:
-            candidacy.restart_timer(self, now_ns)
+            self.restart_timer(now_ns)
             candidacy.look_soon(self, now_ns)
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
@@ -262,75 +168,6 @@ class Member:
         self.timer.stop()
         self.ballot = self.pre_ballot = None
         self.effects.void_promises()
-
-    # Roles and terms, for handlers and deciders.
-
-    def enter_term(self, term: int, now_ns: int) -> None:
-        """The log's hard state is of a higher term; what was promised in a lower one and has not left yet is void."""
-        assert term > self.term
-        self.term, self.verified_index = term, 0
-        self.effects.void_promises()
-        self.note_promise(now_ns)
-
-    def note_promise(self, now_ns: int) -> None:
-        """Term or vote may have been set: until they are durable this member waits for nothing else (rule 41)."""
-        if self.log.hard_state_token > self.log.durable_token:
-            self.timer.promise(now_ns)
-
-    def follow(self, leader: NodeId | None, now_ns: int) -> None:
-        """Be a follower in the current term, of `leader` when it is known."""
-        if self.leadership is not None:
-            for node in self.leadership.replication.peers:
-                self.effects.send_now(node, Resigned(term=self.leadership.term))
-            self.has_handed_over = self.leadership.transfer is not None and self.leadership.transfer.told
-            self.leadership = None
-        self.role, self.leader = Role.FOLLOWER, leader
-        self.ballot = self.pre_ballot = None
-        self.claimed = False
-        candidacy.restart_timer(self, now_ns)
-
-    def lead(self, now_ns: int, *, noop_index: int | None = None) -> None:
-        """The election is won. `noop_index`: where the decider has appended the no-op of the term already."""
-        assert self.role is Role.CANDIDATE
-        self.role, self.leader = Role.LEADER, self.node_id
-        if self.ballot is None or not self.ballot.transfer:
-            self.handed_by = None
-        self.has_handed_over = False
-        self.ballot = self.pre_ballot = None
-        self.timer.stop()
-        self.timer.ballots = 0
-        self.leadership = Leadership(
-            self.setup,
-            log=self.log,
-            term=self.term,
-            configurations=self.configurations,
-            up=self.up,
-            commit_index=self.commit_index,
-            now_ns=now_ns,
-            append=partial(self.decider.propose, self),
-            send=self.effects.send_in_term,
-            snapshot_offer=self._snapshot_offer,
-            noop_index=noop_index,
-        )
-
-    @property
-    def is_preferred(self) -> bool:
-        """Whether the others would rather have this one: the group is new, and was given to it."""
-        return self.setup.eager and self.log.last_index == 0
-
-    @property
-    def is_founder(self) -> bool:
-        """Whether the group is this member alone, and nothing was ever written in it.
-
-        Its vote need not be durable before it leads (decision 116): there is no other member that it could give it to
-        or speak to, no entry that it could contradict, and what it writes is durable with the vote or not at all.
-        """
-        return self.configuration.members == (self.node_id,) and not self.log.last_index and self.term == 1
-
-    @property
-    def may_stand(self) -> bool:
-        """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
-        return self.node_id in self.configuration.voters
 
     # Effects.
 

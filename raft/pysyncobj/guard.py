@@ -26,7 +26,7 @@ from typing import Final
 from jetraft.raft.engine.acceptor import AppendRefused, LogDivergedError
 from jetraft.raft.engine.ballot import Ballot
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
-from jetraft.raft.engine.member import Member
+from jetraft.raft.engine.member_state import MemberState
 from jetraft.raft.engine.membership import Configuration
 from jetraft.raft.engine.messages import Append, Role, VoteRequest
 from jetraft.raft.engine.port import Proposal
@@ -56,12 +56,12 @@ class Guard:
 
     # Terms and votes.
 
-    def stand(self, member: Member, now_ns: int) -> None:
+    def stand(self, member: MemberState, now_ns: int) -> None:
         """See Decider."""
         self.replica.stand()
         self._notice_term(member, now_ns)
 
-    def follow(self, member: Member, leader: NodeId | None, term: int, now_ns: int) -> None:
+    def follow(self, member: MemberState, leader: NodeId | None, term: int, now_ns: int) -> None:
         """See Decider."""
         if leader is None:
             self.replica.raise_term(term)
@@ -71,17 +71,17 @@ class Guard:
             self._notice_term(member, now_ns)
             member.follow(leader, now_ns)
 
-    def step_down(self, member: Member, now_ns: int) -> None:
+    def step_down(self, member: MemberState, now_ns: int) -> None:
         """See Decider. PySyncObj leads until it hears of a higher term."""
         self.follow(member, None, member.term + 1, now_ns)
 
-    def _notice_term(self, member: Member, now_ns: int) -> None:
+    def _notice_term(self, member: MemberState, now_ns: int) -> None:
         """The replica may be in another term now: what belonged to the old one is over."""
         if self.replica.term != member.term:
             member.enter_term(self.replica.term, now_ns)
             member.follow(None, now_ns)
 
-    def grants_vote(self, member: Member, candidate: NodeId, request: VoteRequest, now_ns: int) -> bool:
+    def grants_vote(self, member: MemberState, candidate: NodeId, request: VoteRequest, now_ns: int) -> bool:
         """Let the replica judge. A vote given before is given again."""
         was_given = member.log.hard_state == HardState(term=request.term, vote=candidate)
         if was_given and member.timer.pending_ns is not None:
@@ -90,10 +90,10 @@ class Guard:
         self._notice_term(member, now_ns)
         return is_given
 
-    def count_own_vote(self, member: Member, ballot: Ballot, now_ns: int) -> None:
+    def count_own_vote(self, member: MemberState, ballot: Ballot, now_ns: int) -> None:
         """The replica has counted it when it stood. Others are asked when it is durable, so their grants prove that."""
 
-    def count_vote(self, member: Member, voter: NodeId, now_ns: int) -> None:
+    def count_vote(self, member: MemberState, voter: NodeId, now_ns: int) -> None:
         """See Decider. PySyncObj counts answers, not voters: it must hear of each voter once."""
         self.replica.count_vote(voter)
         if self.replica.leads and member.role is Role.CANDIDATE:
@@ -101,14 +101,14 @@ class Guard:
 
     # The log.
 
-    def propose(self, member: Member, proposals: Sequence[Proposal]) -> int:
+    def propose(self, member: MemberState, proposals: Sequence[Proposal]) -> int:
         """See Decider."""
         first_index = member.log.last_index + 1
         self.replica.propose(proposals)
         assert member.log.last_index == first_index + len(proposals) - 1, "PySyncObj appends what its leader proposes"
         return first_index
 
-    def take(self, member: Member, leader: NodeId, append: Append, now_ns: int) -> int | AppendRefused:  # noqa: ARG002
+    def take(self, member: MemberState, leader: NodeId, append: Append, now_ns: int) -> int | AppendRefused:  # noqa: ARG002
         """See Decider. Raises FixedMembershipError for a change of members."""
         news = news_of(member.log, member.commit_index, append)
         if isinstance(news, AppendRefused):
@@ -118,18 +118,18 @@ class Guard:
         self._tell(member, leader, news, append.commit_index)
         return news.verified_index
 
-    def learn_commit(self, member: Member, leader: NodeId, leader_commit: int) -> None:
+    def learn_commit(self, member: MemberState, leader: NodeId, leader_commit: int) -> None:
         """See Decider."""
         self._tell(member, leader, nothing_new(member.log, member.verified_index), leader_commit)
 
-    def _tell(self, member: Member, leader: NodeId, news: News, leader_commit: int) -> None:
+    def _tell(self, member: MemberState, leader: NodeId, news: News, leader_commit: int) -> None:
         """Tell PySyncObj. Only what was verified against this leader can be known to be committed (rule 10)."""
         commit_index = min(leader_commit, member.verified_index)
         if news.entries or commit_index > self.replica.commit_index:
             self.replica.take(leader, prev_index=news.prev_index, entries=news.entries, commit_index=commit_index)
         member.commit_index = max(member.commit_index, min(commit_index, self.replica.commit_index))
 
-    def count_durable(self, member: Member, now_ns: int) -> None:
+    def count_durable(self, member: MemberState, now_ns: int) -> None:
         """See Decider. In a group of one the disk is the second voter: it speaks when term and vote are durable."""
         if self._is_alone and member.log.hard_state_token <= member.log.durable_token:
             if member.role is Role.CANDIDATE:
@@ -139,24 +139,24 @@ class Guard:
         if member.leadership is not None:
             self.count_commit(member)
 
-    def count_match(self, member: Member, node: NodeId) -> None:
+    def count_match(self, member: MemberState, node: NodeId) -> None:
         """See Decider. The replica is told of voters only."""
         assert member.leadership is not None
         if node in member.configuration.voters:
             self.replica.holds(node, member.leadership.replication.peers[node].match_index)
             self.count_commit(member)
 
-    def count_commit(self, member: Member) -> None:
+    def count_commit(self, member: MemberState) -> None:
         """As leader: what the replica counted, but a member votes for an entry with its fsync (rule 4)."""
         member.commit_index = max(member.commit_index, min(self.replica.commit_index, member.log.durable_index))
 
     # Members never change.
 
-    def change_members(self, member: Member, configuration: Configuration, now_ns: int) -> int:  # noqa: ARG002
+    def change_members(self, member: MemberState, configuration: Configuration, now_ns: int) -> int:  # noqa: ARG002
         """Always raises MembershipChangeRefusedError."""
         raise MembershipChangeRefusedError("raft_engine pysyncobj keeps a group's members as they were at its creation")
 
-    def outlive(self, member: Member, configuration: Configuration, term: int, now_ns: int) -> None:  # noqa: ARG002
+    def outlive(self, member: MemberState, configuration: Configuration, term: int, now_ns: int) -> None:  # noqa: ARG002
         """Never called: `members_may_change` says no."""
         raise MembershipChangeRefusedError("raft_engine pysyncobj keeps a group's members as they were at its creation")
 
@@ -166,7 +166,7 @@ def other_voters(node_id: NodeId, voters: Sequence[NodeId]) -> Sequence[NodeId]:
     return [voter for voter in voters if voter != node_id] or [OWN_DISK]
 
 
-def _refuse_other_members(member: Member, entries: Sequence[Entry], *, cut_index: int | None) -> None:
+def _refuse_other_members(member: MemberState, entries: Sequence[Entry], *, cut_index: int | None) -> None:
     """Halt at a configuration entry, new or to be cut: both change who votes, and PySyncObj would not know."""
     arrives = any(entry.kind == Kind.RAFT_CONFIG for entry in entries)
     goes = cut_index is not None and member.configurations.current_index >= cut_index
