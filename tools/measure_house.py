@@ -1,6 +1,7 @@
 """Print what can be counted of how the code is built: `python tools/measure_house.py [--json]`; `make lint` shows it.
 
-It is a report and no ratchet: nothing fails. Rooms are folders, and files that lie beside folders. An arrow is an
+It is a report and no ratchet, but for one figure: files that import each other in a circle fail it, also for types
+alone, and the arrows of the circle are named. Rooms are folders, and files that lie beside folders. An arrow is an
 import from one room to another, also for types alone. Arrows are upward that would have to go for the rooms to stand in
 floors. Sentences that begin with What, Who or Where name their subject late; STYLE.md advises against them.
 """
@@ -223,11 +224,24 @@ def clauses_per_1000(texts: Iterable[str]) -> float:
     return round(1000 * sentences / max(words, 1), 2)
 
 
-def measures(root: Path = ROOT) -> dict[str, object]:
-    """All figures, by what they count."""
-    found = modules(root)
+def import_graph(found: Iterable[Module]) -> dict[str, set[str]]:
+    """The modules that each module imports."""
     known = {module.name for module in found}
-    graph = {module.name: imports(module, known) for module in found}
+    return {module.name: imports(module, known) for module in found}
+
+
+def arrows_in_circles(graph: Graph) -> list[str]:
+    """The imports by which files reach themselves: "a imports b", sorted within each circle."""
+    return [
+        f"{name} imports {other}"
+        for circle in circles(graph)
+        for name in sorted(circle)
+        for other in sorted(graph[name] & circle)
+    ]
+
+
+def measures(found: list[Module], graph: Graph, root: Path = ROOT) -> dict[str, object]:
+    """All figures, by what they count."""
     by_layer = {layer: [module for module in found if module.layer == layer] for layer in LAYERS}
     folders = Counter(str(module.path.parent.relative_to(root)) for module in found if module.path.stem != "__init__")
     report: dict[str, object] = {}
@@ -273,15 +287,20 @@ def _count(of: Iterable[Module], kind: type[ast.AST]) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Print the report."""
-    report = measures()
+    """Print the report; 1 where files import each other in a circle."""
+    found = modules()
+    graph = import_graph(found)
+    report = measures(found, graph)
+    closing = arrows_in_circles(graph)
+    for arrow in closing:
+        print(f"a circle of files: {arrow}", file=sys.stderr)
     if "--json" in words:
         print(json.dumps(report, indent=1))
-        return 0
+        return bool(closing)
     for what, value in report.items():
         shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
         print(f"{what}: {shown or 'none'}")
-    return 0
+    return bool(closing)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ def test_arrows_that_close_a_circle_are_upward(house: ModuleType) -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "b"}, "e": set()}
     assert house.circles(graph) == [{"a", "b", "c"}]
     assert len(house.upward(graph)) == 1
+    assert house.arrows_in_circles(graph) == ["a imports b", "b imports c", "c imports a"]
     down = {"a": {"b"}, "b": {"c"}, "c": set(), "d": {"c"}}
+    assert house.arrows_in_circles(down) == []
     assert house.upward(down) == set()
     assert house.floors(down) == 3
 
