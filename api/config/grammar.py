@@ -24,8 +24,13 @@ BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50, "e": 2**60
 NUMBER = re.compile(r"^([-+]?\d+)([kmgtpe]?)(b|i|ib)?$", re.IGNORECASE)
 FLOAT = re.compile(r"^[-+]?\d+\.\d+$")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
-WORD_END = frozenset(" \t\r\n,;]}#")
-KEY_END = frozenset(" \t\r\n=:{#")
+WORD = re.compile(r"[^ \t\r\n,;\]}#]*")
+KEY = re.compile(r"[^ \t\r\n=:{#]*")
+LITERAL = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^']*")}  # only double quotes have escapes
+# Possessive: nothing is tried twice, and a file of any length needs no stack.
+BLANK = {
+    extra: re.compile(rf"(?:[\s{extra}]++|(?:#|//)[^\n]*+)*+") for extra in ("", ",", ",;")
+}  # white space, comments, and separators
 TRUE = frozenset({"true", "yes", "on"})
 FALSE = frozenset({"false", "no", "off"})
 
@@ -104,15 +109,7 @@ class Parser:
 
     def skip(self, extra: str = "") -> None:
         """Skip white space, comments and the separators in `extra`."""
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char == "#" or self.text.startswith("//", self.at):
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
-            elif char.isspace() or char in extra:
-                self.at += 1
-            else:
-                return
+        self._take(BLANK[extra])
 
     def parse(self) -> Table:
         """Parse the text as one map; an outer pair of braces is allowed. Raises ConfigError."""
@@ -175,13 +172,18 @@ class Parser:
         """Parse a key, quoted or not."""
         if self.peek() in ('"', "'"):
             return self.quoted()
-        start = self.at
-        while self.peek() and self.peek() not in KEY_END:
-            self.at += 1
-        if self.at == start:
+        word = self._take(KEY)
+        if not word:
             found = self.peek()
             raise self.error(f"expected a key, found {found!r}", f"Unexpected key separator '{found}'")
-        return self.text[start : self.at]
+        return word
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        """Take what a pattern that also matches nothing finds here."""
+        found = pattern.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return found[0]
 
     def value(self) -> Any:
         """Parse a value of any type."""
@@ -195,10 +197,7 @@ class Parser:
             return self.quoted()
         if char == "(":
             return self.block()
-        start = self.at
-        while self.peek() and self.peek() not in WORD_END:
-            self.at += 1
-        word = self.text[start : self.at]
+        word = self._take(WORD)
         if not word:
             raise self.error("expected a value", "" if self.peek() else "Expected value but found new line")
         # A bcrypt hash starts with a dollar sign and is a plain string.
@@ -229,16 +228,14 @@ class Parser:
         self.at += 1
         parts: list[str] = []
         while True:
+            parts.append(self._take(LITERAL[quote]))
             char = self.peek()
             if not char:
                 raise self.error("a quoted string does not end", "Unexpected EOF.")
             self.at += 1
             if char == quote:
                 return "".join(parts)
-            if char == "\\" and quote == '"':
-                parts.append(self.escape())
-            else:
-                parts.append(char)
+            parts.append(self.escape())
 
     def escape(self) -> str:
         """Parse the characters after a backslash."""

@@ -5,6 +5,7 @@ The text is base32 of a prefix, 32 bytes of Ed25519 and a CRC-16, as in github.c
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,18 +22,18 @@ KEY_BYTES: Final = 32
 CRC_BYTES: Final = 2
 TEXT_CHARS: Final = 56  # base32 of 35 bytes
 SIGNATURE_BYTES: Final = 64
+# A number to the base of 32 in Python's digits: base64.b32decode, a loop in Python, takes four times as long.
+TEXT: Final = re.compile(rf"[A-Z2-7]{{{TEXT_CHARS}}}", re.ASCII)
+DIGITS: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789abcdefghijklmnopqrstuv")
 
 
 def public_key(text: str, *prefixes: int) -> bytes | None:
     """The 32 bytes of a public key with one of these prefixes, or None when the text is none."""
-    if len(text) != TEXT_CHARS:
+    if not TEXT.fullmatch(text):
         return None
-    try:
-        raw = base64.b32decode(text)
-    except (binascii.Error, ValueError):
-        return None
+    raw = int(text.translate(DIGITS), 32).to_bytes(1 + KEY_BYTES + CRC_BYTES, "big")
     body, crc = raw[:-CRC_BYTES], int.from_bytes(raw[-CRC_BYTES:], "little")
-    if len(body) != 1 + KEY_BYTES or body[0] not in prefixes or binascii.crc_hqx(body, 0) != crc:
+    if body[0] not in prefixes or binascii.crc_hqx(body, 0) != crc:
         return None
     return body[1:]
 

@@ -102,15 +102,7 @@ def users(_key: str, value: object) -> list[AnyUser]:
 def user_of(block: Table) -> AnyUser:
     """One user. Raises PlacedError with the place of the last key, as nats-server's, when it is incomplete."""
     found: Settings = {}
-    keys: dict[str, Apply] = {
-        "nkey": put("nkey", text),
-        **spelled(put("user", text), "user", "username"),
-        **spelled(put("password", secret_text), "pass", "password"),
-        **spelled(put("permissions", permissions), "permission", "permissions", "authorization"),
-        **spelled(put("connection_types", connection_types), "allowed_connection_types", "connection_types", "clients"),
-        "proxy_required": put("proxy_required", boolean),
-    }
-    apply_all("authorization.users", block, keys, found)
+    apply_all("authorization.users", block, USER_KEYS, found)
     nkey, name, password = found.get("nkey", ""), found.get("user", ""), found.get("password", "")
     problem = ""
     if not nkey and not name:
@@ -143,13 +135,8 @@ def permissions(_key: str, value: object) -> Permissions:
     if not isinstance(value, Table):
         raise OptionsError(f"Expected permissions to be a map/struct, got {value}")
     found: Settings = {}
-    keys: dict[str, Apply] = {
-        **spelled(put("publish", partial(rules, with_queues=False), "publish"), "pub", "publish", "import"),
-        **spelled(put("subscribe", partial(rules, with_queues=True), "subscribe"), "sub", "subscribe", "export"),
-        **spelled(put("responses", responses), "publish_allow_responses", "allow_responses"),
-    }
-    known_keys("", value, keys, "Unknown field {} parsing permissions")
-    apply_all("permissions", value, keys, found)
+    known_keys("", value, PERMISSION_KEYS, "Unknown field {} parsing permissions")
+    apply_all("permissions", value, PERMISSION_KEYS, found)
     return Permissions(**found)
 
 
@@ -226,3 +213,19 @@ def expires_ns(_key: str, value: object) -> int:
     except OptionsError:
         raise OptionsError(f'error parsing expires: time: invalid duration "{value}"') from None
     return -magnitude if value.startswith("-") else magnitude
+
+
+# Made once: a list may have a million users.
+USER_KEYS: dict[str, Apply] = {
+    "nkey": put("nkey", text),
+    **spelled(put("user", text), "user", "username"),
+    **spelled(put("password", secret_text), "pass", "password"),
+    **spelled(put("permissions", permissions), "permission", "permissions", "authorization"),
+    **spelled(put("connection_types", connection_types), "allowed_connection_types", "connection_types", "clients"),
+    "proxy_required": put("proxy_required", boolean),
+}
+PERMISSION_KEYS: dict[str, Apply] = {
+    **spelled(put("publish", partial(rules, with_queues=False), "publish"), "pub", "publish", "import"),
+    **spelled(put("subscribe", partial(rules, with_queues=True), "subscribe"), "sub", "subscribe", "export"),
+    **spelled(put("responses", responses), "publish_allow_responses", "allow_responses"),
+}
