@@ -28,5 +28,6 @@ cdef class Connections(Tenants):
     cdef void _reap(self)
     cdef void _reap_connections(self, uint32_t* share)
     cdef void _end_some(self, uint32_t* share)
+    cdef void _review_some(self, uint32_t* share)
     cdef void _begin_again(self, conn_t* conn, options)
     cdef void _tell_some(self)

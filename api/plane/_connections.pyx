@@ -4,6 +4,7 @@
 """
 
 import os
+from operator import itemgetter
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno
@@ -28,6 +29,7 @@ from jetraft.api.plane._packed cimport packed_free
 from jetraft.api.plane._permissions cimport grant
 from jetraft.api.plane._replies cimport forget_replies
 from jetraft.api.plane._share cimport TURN_NS, TURN_WORK
+from jetraft.api.plane._reviews cimport review_subscriptions
 from jetraft.api.plane._sublist cimport answers_free, answers_init
 from jetraft.api.plane._subs cimport sub_free
 from jetraft.api.plane._tree cimport tree_free, tree_init
@@ -37,6 +39,7 @@ from jetraft.api.plane._tenants cimport Tenants
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._types cimport (
     CONN_OPEN,
+    GUARD_REVIEW,
     CloseReason,
     acct_t,
     conn_t,
@@ -59,6 +62,8 @@ cdef enum:
     JUDGED = 1                          # conn_t.ending: it is as its CONNECT asked when its subscriptions have ended
     CLOSED = 2                          # and there it is forgotten, and only its subscriptions are left
     CLOSED_ROWS_MAX = 32                # subscriptions of a closed connection that are reported with it
+
+BY_SID = itemgetter(2)      # of (subject, queue, sid)
 
 
 cdef void connect_callback(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept with gil:
@@ -153,6 +158,7 @@ cdef class Connections(Tenants):
                 free_conn(conn)
         free(self.p.passed_conns.items)
         free(self.p.ending_conns.items)
+        free(self.p.reviewed_conns.items)
         free(self.p.untold_queues.items)
         for i in range(self.p.ending_routes.count):
             free(self.p.ending_routes.items[i])
@@ -209,6 +215,7 @@ cdef class Connections(Tenants):
         self.conns.pop(conn.cid, None)
         self.granted.pop(conn.cid, None)
         self.judged.pop(conn.cid, None)
+        self.reviews.pop(conn.cid, None)
 
     cdef void _connect(self, conn_t* conn, const char* p, Py_ssize_t n):
         """Let the handler check a CONNECT, or a client that begins without one (p is NULL)."""
@@ -350,6 +357,7 @@ cdef class Connections(Tenants):
         cdef conn_t* conn
         if has_ends(&self.p):       # first, since what a connection sent after another CONNECT may be answered
             self._end_some(ends_share(&self.p))
+            self._review_some(ends_share(&self.p))
             self._tell_some()
         if self.p.untold_queues.count:
             tell_queues(&self.p)
@@ -406,6 +414,7 @@ cdef class Connections(Tenants):
             drop_ptr(&self.p.resting_conns, conn)
             if conn.passed_over:
                 drop_ptr(&self.p.passed_conns, conn)
+            drop_ptr(&self.p.reviewed_conns, conn)
             self.closed.append((conn.cid, conn.reason, counters))
             self._forget(conn)
             if conn.fd >= 0:
@@ -445,6 +454,22 @@ cdef class Connections(Tenants):
                 return
             drop_ptr(&self.p.ending_routes, route)
             free(route)
+
+    cdef void _review_some(self, uint32_t* share):
+        """Go on asking the subscriptions of those who were granted other rights, who waits longest first."""
+        cdef conn_t* conn
+        cdef bint done
+        while self.p.reviewed_conns.count and share[0]:
+            conn = <conn_t*>self.p.reviewed_conns.items[0]
+            removed = []
+            # Another CONNECT may have ended them all meanwhile, and with them the review.
+            done = not conn.guard & GUARD_REVIEW or review_subscriptions(&self.p, conn, share, removed)
+            tell = self.reviews[conn.cid]
+            if done:
+                drop_ptr(&self.p.reviewed_conns, conn)
+                del self.reviews[conn.cid]
+            if removed:
+                tell(sorted(removed, key=BY_SID))
 
     cdef void _tell_some(self):
         """Go on with announcements of all interest; see Leafs and Plane."""

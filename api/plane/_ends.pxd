@@ -12,8 +12,8 @@ cdef bint end_route_subscriptions(plane_t* plane, route_t* route, uint32_t* shar
 
 
 cdef inline bint has_ends(plane_t* plane) noexcept nogil:
-    """Whether subscriptions have to end, or to be told of, in the next turns."""
-    return plane.ending_conns.count != 0 or plane.ending_routes.count != 0 or plane.tellings != 0
+    """Whether subscriptions have to end, to be asked again, or to be told of, in the next turns."""
+    return plane.ending_conns.count != 0 or plane.ending_routes.count != 0 or plane.reviewed_conns.count != 0 or plane.tellings != 0
 
 
 cdef inline uint32_t* ends_share(plane_t* plane) noexcept nogil:

@@ -17,6 +17,7 @@ cdef Leave may_publish(plane_t* plane, conn_t* conn, const char* subject, Py_ssi
 cdef bint may_always(plane_t* plane, perms_t* perms, const char* s, Py_ssize_t n) noexcept nogil
 cdef bint may_subscribe(conn_t* conn, text_t subject, text_t queue) noexcept nogil
 cdef bint may_publish_all(perms_t* perms, const char* s, Py_ssize_t n) noexcept nogil
+cdef bint may_keep(conn_t* conn, sub_t* sub) noexcept nogil
 cdef bint may_hold(perms_t* perms, text_t subject, text_t queue, uint8_t* guard) noexcept nogil
 cdef bint is_listed_denied(plane_t* plane, perms_t* perms, queue_t* of, const char* s, Py_ssize_t n) noexcept nogil
 cdef bint may_receive(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil

@@ -15,9 +15,11 @@ from libc.string cimport memcmp, memcpy
 from jetraft.api.plane._grants cimport EMPTY_TOKENS, WHOLE_TAIL, free_list, hits_t, list_of, look_up, overlaps
 from jetraft.api.plane._replies cimport drop_reply, find_reply, forget_replies, track_reply
 from jetraft.api.plane._text cimport jr_mono_ns
+from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport (
     GUARD_DENIED,
     GUARD_REPLIES,
+    GUARD_REVIEW,
     VERDICT_BYTES,
     conn_t,
     msg_t,
@@ -164,6 +166,17 @@ cdef bint may_subscribe(conn_t* conn, text_t subject, text_t queue) noexcept nog
     return conn.perms == NULL or may_hold(conn.perms, subject, queue, &conn.guard)
 
 
+cdef bint may_keep(conn_t* conn, sub_t* sub) noexcept nogil:
+    """Whether the rights in force let a connection have a subscription that it made under others."""
+    cdef char text[8192]
+    cdef text_t subject, queue
+    subject.p = text
+    subject.n = node_subject(sub.node, text, sizeof(text))
+    queue.p = NULL if sub.queue == NULL else sub.queue.name
+    queue.n = 0 if sub.queue == NULL else sub.queue.name_len
+    return may_subscribe(conn, subject, queue)
+
+
 cdef bint may_hold(perms_t* perms, text_t subject, text_t queue, uint8_t* guard) noexcept nogil:
     """Whether the lists let a user subscribe; `guard` gets GUARD_DENIED when the subscription reaches denied subjects."""
     cdef hits_t hits
@@ -207,6 +220,8 @@ cdef bint is_listed_denied(plane_t* plane, perms_t* perms, queue_t* of, const ch
 cdef bint may_receive(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
     """Whether a guarded connection gets a message; if so, it may answer it."""
     cdef conn_t* conn = sub.of.conn
+    if conn.guard & GUARD_REVIEW and not may_keep(conn, sub):
+        return False
     if conn.guard & GUARD_DENIED and is_listed_denied(plane, conn.perms, sub.queue, msg.shown, msg.shown_len):
         return False
     if conn.guard & GUARD_REPLIES and msg.reply_len:

@@ -18,12 +18,12 @@ from jetraft.api.plane._epoll cimport EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, epo
 from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
 from jetraft.api.plane._leafs cimport Telling
-from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
+from jetraft.api.plane._permissions cimport UserPermissions, grant
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn, resume_paused
 from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._share cimport note_cost
 from jetraft.api.plane._tree cimport node_subject
-from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
+from jetraft.api.plane._types cimport CONN_OPEN, GUARD_REVIEW, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
 from jetraft.api.plane._unread cimport KEEP_LITTLE_BYTES, bound_unread, keep_within
 from jetraft.api.plane._writer cimport buf_free, conn_send, drop_ptr, push_ptr
 
@@ -277,37 +277,28 @@ cdef class Plane(Exchange):
         self.p.max_payload = max_payload
         self.p.max_control_line = max_control_line
 
-    def regrant(self, cid, UserPermissions permissions):
-        """Let a connection have other permissions; returns (subject, queue, sid) of what it may not subscribe to now."""
+    def regrant(self, cid, UserPermissions permissions, tell):
+        """Let a connection have other permissions from now on.
+
+        What it may not subscribe to now receives nothing any more. It ends at once, or over several turns if the connection
+        has many: `tell` is called with (subject, queue, sid) of those that ended, each time.
+        """
         cdef conn_t* conn = self._conn(cid)
-        cdef char text[8192]
-        cdef text_t subject, queue
-        cdef uint32_t i
-        cdef sub_t* sub
-        cdef sub_t* following
-        removed = []
         if conn == NULL:
-            return removed
+            return
         grant(conn, permissions)
         self.granted.pop(cid, None)
         if permissions is not None:
             self.granted[cid] = permissions
         self._judge_otherwise(cid, {"permissions": permissions})
-        for i in range(conn.bucket_count):
-            sub = conn.buckets[i]
-            while sub != NULL:
-                following = sub.next_in_bucket
-                subject.p = text
-                subject.n = node_subject(sub.node, text, sizeof(text))
-                queue.p = NULL if sub.queue == NULL else sub.queue.name
-                queue.n = 0 if sub.queue == NULL else sub.queue.name_len
-                if not may_subscribe(conn, subject, queue):
-                    removed.append((
-                        text[:subject.n], queue.p[:queue.n] if queue.n else b"", sid_of(sub)[:sub.sid_len],
-                    ))
-                    drop_subscription(&self.p, sub)
-                sub = following
-        return sorted(removed, key=lambda one: one[2])
+        if conn.state != CONN_OPEN:     # its subscriptions end anyway
+            return
+        conn.guard |= GUARD_REVIEW
+        conn.reviewed_buckets = 0
+        if cid not in self.reviews:
+            push_ptr(&self.p.reviewed_conns, conn)
+        self.reviews[cid] = tell
+        self._review_some(ends_share(&self.p))
 
     # -- turns
 

@@ -8,6 +8,7 @@ cdef class Tenants:
     cdef plane_t p
     cdef dict conns         # cid -> address of its conn_t
     cdef dict accounts      # name -> address of its acct_t
+    cdef dict reviews       # cid -> who is told what a review of its subscriptions ended
     cdef dict judged        # cid -> the options of another CONNECT, which waits for the end of its subscriptions
 
     cdef acct_t* _account(self, bytes name) except NULL

@@ -41,7 +41,7 @@ cdef class Tenants:
     def __cinit__(self, **_options):
         self.accounts = {}
         self.conns = {}
-        self.judged = {}
+        self.judged, self.reviews = {}, {}
         self.p.global_acct = self._account(b"$G")
 
     def __dealloc__(self):

@@ -128,6 +128,7 @@ cdef enum Packing:          # how what is sent is compressed
 cdef enum Guard:            # what is asked at each delivery to a connection
     GUARD_DENIED = 1        # a wildcard subscription reaches subjects that its user may not see
     GUARD_REPLIES = 2       # its user may answer what it received
+    GUARD_REVIEW = 4        # it has subscriptions that were not asked again since it was granted other rights, see _reviews.pyx
 
 cdef struct queue_name_t:   # a queue that an entry of a permission names
     queue_name_t* next
@@ -347,6 +348,7 @@ cdef struct conn_t:
     uint32_t bucket_mask        # of the next power of two, less one
     uint32_t sub_count
     uint32_t ended_buckets      # of those: they are empty, as all subscriptions end
+    uint32_t reviewed_buckets   # of those, while its guard has GUARD_REVIEW: the rights in force allow what is in them
     service_import_t* described     # the service to whose exporter `requester` describes this connection
     char* requester
     Py_ssize_t requester_len
@@ -610,6 +612,7 @@ cdef struct plane_t:
     ptrs_t passed_conns     # ready, and passed over by the last turn, the first of them first
     ptrs_t ending_conns     # whose subscriptions end a share a turn: closed, or with another CONNECT to be judged
     ptrs_t ending_routes    # of links that are down, the same
+    ptrs_t reviewed_conns   # whose subscriptions are asked again a share a turn, see _reviews.pyx
     uint64_t ends_turn      # the turn of which this is left:
     uint32_t ends_left      # subscriptions that may end in it beside those that clients end one by one
     uint32_t tellings       # announcements of all interest that have to go on, see _plane.pyx and _leafs.pyx

@@ -105,12 +105,15 @@ class ConnectedClients:
         """Give a client other permissions, and end the subscriptions that it may not have."""
         granted = self.logins.grants.of(verdict.permissions)
         session.options = attrs.evolve(session.options, permissions=granted)
-        for subject, queue, sid in self.plane.regrant(session.cid, granted):
+        self.plane.regrant(session.cid, granted, partial(self._say_removed, session.cid, verdict.user))
+
+    def _say_removed(self, cid: int, user: str, removed: list[tuple[bytes, bytes, bytes]]) -> None:
+        for subject, queue, sid in removed:
             shown = quoted(subject) + (f" using queue {quoted(queue)}" if queue else "")
             shown += f" (sid {quoted(sid)})"
-            self.logins.say.info(f"Removed sub {shown} for User {go_quote(verdict.user)} - not authorized")
+            self.logins.say.info(f"Removed sub {shown} for User {go_quote(user)} - not authorized")
             text = f"-ERR 'Permissions Violation for Subscription to {shown}'\r\n"
-            self.plane.write(session.cid, text.encode("utf-8", "replace"))
+            self.plane.write(cid, text.encode("utf-8", "replace"))
 
     def _refuse(self, session: Session) -> None:
         offered = credentials_of(session.document or {})
