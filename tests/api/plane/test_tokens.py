@@ -11,6 +11,7 @@ from tests.api.plane.test_plane import client, feed_all, make_plane, received
 PIECE = 500  # subscriptions of one send
 MANY = 400_000
 TRIES = 3
+STEPS_MAX = 8  # 5 to 6 are measured
 
 
 def subscribed(numbers: range) -> bytes:
@@ -41,9 +42,17 @@ def test_every_subscription_is_found_at_any_moment_of_the_growth(count: int) -> 
 
 
 def test_no_subscription_waits_for_the_whole_table_to_grow() -> None:
-    """It took 51 ms with a million of them. Other work on the machine makes a step longer, and none shorter."""
-    longest = [sorted(steps_of_growth())[-3] for _ in range(TRIES)]
-    assert min(longest) < 4_000_000, longest
+    """A move of the whole table took 14 times as long as a step without one, and 45 times with a million of them.
+
+    Other work on the machine makes a step longer, and none shorter.
+    """
+    assert min(map(longest_step, range(TRIES))) < STEPS_MAX
+
+
+def longest_step(_attempt: int) -> float:
+    """How many usual steps the third longest takes: a move of a quarter of the last table was among these."""
+    steps = sorted(steps_of_growth())
+    return steps[-3] / steps[len(steps) // 2]
 
 
 def steps_of_growth() -> list[int]:
