@@ -34,7 +34,7 @@ def applied_figures(state: ConsumerState) -> CoreStatistics:
 
 
 def figures_at_rest(state: ConsumerState, messages: Messages) -> CoreStatistics:
-    """A consumer that nobody uses, as its leader sees it: what is applied, and the messages to come; without a core."""
+    """A consumer without clients, as its leader sees it: what is applied, and the messages to come; without a core."""
     left = Selector(state, messages).num_pending(state.delivered_stream)
     return attrs.evolve(applied_figures(state), num_pending=left)
 
