@@ -12,6 +12,7 @@ from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 
+STEPS_MAX = 8  # usual steps, of which 2 are measured
 MANY = 200_000
 WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
 
@@ -297,5 +298,7 @@ def test_no_step_costs_more_because_more_waits(takes_over: bool, backoff_ns: tup
         table.expire(5)
         steps.append(time.thread_time_ns() - began_ns)
     assert len(steps) > MANY // 6_000
-    assert sorted(steps)[-3] < 4_000_000, "the two longest may have met a collection of garbage"
+    by_length = sorted(steps)
+    usual_ns, third_longest_ns = by_length[len(steps) // 2], by_length[-3]
+    assert third_longest_ns < STEPS_MAX * usual_ns, "the two longest may have met a collection of garbage"
     assert len(table) == MANY - 1
