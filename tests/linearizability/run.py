@@ -31,6 +31,8 @@ HOLD_S: Final = (0.5, 3.0)
 BETWEEN_S: Final = 1.0
 LOOK_S: Final = 0.2
 STALENESS_MAX_NS: Final = 10_000_000_000  # what a plain direct get may miss is not older (raft/freshness.py)
+LINEARIZABLE: Final = ("Jetraft-Consistency", "linearizable")
+NOT_FOUND: Final = "404"  # and words
 BOUNDED: Final = (LEADER, FOLLOWER)  # and the other kinds of reads miss nothing
 
 
@@ -234,23 +236,36 @@ class LeaderWatch:
 
 
 def content(nodes: Nodes, stream: str) -> dict[int, str]:
-    """What a stream has, as its leader says."""
-    leader = None
-    deadline = time.monotonic() + PATIENCE_S
-    while leader is None and time.monotonic() < deadline:
-        leader = nodes.leader(stream)
-    if leader is None:
-        raise ServerFailed(f"{stream} has no leader")
-    found = {}
-    with RawClient(leader.client_address) as client:
-        state = client.api(f"STREAM.INFO.{stream}")["state"]
-        headers = [("Jetraft-Consistency", "linearizable")]
-        ask = partial(client.request, f"$JS.API.DIRECT.GET.{stream}", headers=headers)
-        for seq in range(state["first_seq"], state["last_seq"] + 1):
-            (answer,) = ask(json.dumps({"seq": seq}).encode())
-            if not answer.status:
-                found[seq] = answer.payload.decode()
-    return found
+    """What a stream has, as its leader says.
+
+    Only 404 says that a sequence is not there. A leader that has just begun, or has just stepped down after the last
+    fault, refuses a linearizable read: it is asked again, of whoever leads then.
+    """
+    found: dict[int, str] = {}
+    absent: set[int] = set()
+    deadline, refused = time.monotonic() + PATIENCE_S, ""
+    while time.monotonic() < deadline:
+        if (leader := nodes.leader(stream)) is None:
+            time.sleep(LOOK_S)
+            continue
+        with contextlib.suppress(OSError, AssertionError), RawClient(leader.client_address) as client:
+            state = client.api(f"STREAM.INFO.{stream}")["state"]
+            ask = partial(client.request, f"$JS.API.DIRECT.GET.{stream}", headers=[LINEARIZABLE])
+            for seq in range(state["first_seq"], state["last_seq"] + 1):
+                if seq in found or seq in absent:
+                    continue
+                (answer,) = ask(json.dumps({"seq": seq}).encode())
+                if not answer.status:
+                    found[seq] = answer.payload.decode()
+                elif answer.status.startswith(NOT_FOUND):
+                    absent.add(seq)
+                else:
+                    refused = f"{leader.name} answers {answer.status} to a read of {seq}"
+                    break
+            else:
+                return found
+        time.sleep(LOOK_S)
+    raise ServerFailed(f"{stream} was not read to its end: {refused or 'it has no leader'}")
 
 
 def judged(recorder: Recorder, listed: dict[int, str], seconds: float, faults: Counter[str]) -> Report:
